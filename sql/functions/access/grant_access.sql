@@ -1,0 +1,23 @@
+-- grant_access: gives a role a capability: the functions and views that _capabilities lists for it.
+--
+-- Locks:  as _apply_grants.
+-- Raises: 22023 for nulls, an unknown capability or a role that does not exist.
+-- Notes:  Recorded, and applied again by each upgrade. Only the owner may call this.
+create or replace function grant_access(role name, capability text)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path from current
+as $$
+begin
+  perform _check_access(role, capability);
+  insert into access_grant (role_name, capability) values (role, capability)
+  on conflict do nothing;
+  perform _apply_grants();
+end
+$$;
+
+comment on function grant_access is
+  'Gives an existing role a capability: producer (enqueue), worker (claim and settle), observer (look) or '
+  'admin (queues, sweep, look). A role may have several. Owner only. Errors: 22023.';

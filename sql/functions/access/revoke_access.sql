@@ -1,0 +1,23 @@
+-- revoke_access: takes a capability back from a role.
+--
+-- Locks:  as _apply_grants.
+-- Raises: 22023 for nulls, an unknown capability or a role that does not exist.
+-- Notes:  With its last capability the role also loses the use of the schema, and can be dropped.
+--         Only the owner may call this.
+create or replace function revoke_access(role name, capability text)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path from current
+as $$
+begin
+  perform _check_access(role, capability);
+  delete from access_grant a
+  where a.role_name = revoke_access.role and a.capability = revoke_access.capability;
+  perform _apply_grants(role);
+end
+$$;
+
+comment on function revoke_access is
+  'Takes a capability back from a role; nothing happens if it had it not. Owner only. Errors: 22023.';

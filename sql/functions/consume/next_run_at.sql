@@ -1,0 +1,46 @@
+-- next_run_at: when the queue's next unclaimed job is due.
+--
+-- Locks:  none.
+-- Raises: JQ001 no such queue; 22023 for null.
+-- Notes:  For a consumer that wants to sleep until then. Leases that may run out earlier are not
+--         counted: claims find those by polling. Jobs waiting at infinity are not due.
+create or replace function next_run_at(queue text)
+returns timestamptz
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+declare
+  target constant queue := _find_queue(queue);
+  clock constant timestamptz := _now();
+begin
+  return (
+    select min(first_job.run_at)
+    from lane l
+    cross join lateral (
+      select coalesce(
+        (select k.head from mark k where k.lane_id = l.id order by k.seq desc limit 1), '-infinity'
+      ) as head
+    ) m
+    cross join lateral (
+      select j.run_at
+      from job j
+      where j.lane_id = l.id
+        and j.run_at >= case when m.head <= clock then m.head else '-infinity' end
+        and j.run_at < 'infinity'
+        and j.lease_until is null
+      order by j.run_at, j.id
+      limit 1
+    ) first_job
+    where l.id between target.id << 16 and (target.id << 16) + 65535
+  );
+end
+$$;
+
+comment on function next_run_at is
+  'When the queue''s next unclaimed job is due: a past instant if one is ready, null if there is none. '
+  'Errors: JQ001, 22023.';

@@ -1,0 +1,70 @@
+-- _advance_marks: appends new marks for those lanes of a queue where claims have passed jobs.
+--
+-- Locks:  as _settled; no row.
+-- Raises: nothing.
+-- Notes:  Only for READ COMMITTED: an old snapshot does not see the jobs that a mark would pass.
+--         The head moves to the first job that is visible and unclaimed, in a snapshot taken after
+--         the slots were tested, and never past `settled`. Others' uncommitted claims still look
+--         unclaimed, so it stops there. Taking the first row that could be locked, instead of the
+--         first visible one, would pass the jobs of claims that then roll back.
+--         A producer that stays open longer than 2 s is passed: sweeps look below the head for
+--         what it commits then. The tail never passes it.
+--         A lane whose first job is unclaimed needs no new mark, unless the last one was busy; then
+--         one more closes it, and an idle lane writes nothing.
+create or replace function _advance_marks(queue_id bigint)
+returns void
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  clock constant timestamptz := _now();
+  lane record;
+  settled timestamptz;
+  first_ready timestamptz;
+begin
+  for lane in
+    select l.id, m.head, m.swept_at, first_job.running,
+      coalesce(m.tail,
+        (select min(v.created_at) from queue v where v.id = _advance_marks.queue_id)) as tail
+    from (
+      select distinct i.id from lane i
+      where i.id between _advance_marks.queue_id << 16 and (_advance_marks.queue_id << 16) + 65535
+    ) l
+    left join lateral (
+      select case when k.head <= clock then k.head end as head, k.tail, k.made_at, k.swept_at, k.busy
+      from mark k where k.lane_id = l.id order by k.seq desc limit 1
+    ) m on true
+    left join lateral (
+      select j.lease_until is not null as running
+      from job j
+      where j.lane_id = l.id and j.run_at >= coalesce(m.head, '-infinity') and j.run_at <= clock
+      order by j.run_at, j.id
+      limit 1
+    ) first_job on true
+    where (m.made_at is null or not m.made_at between clock - interval '50 ms' and clock)
+      and (first_job.running or m.busy)
+  loop
+    settled := _settled(lane.id, greatest(lane.head, clock - interval '2 seconds'));
+    select j.run_at into first_ready
+    from job j
+    where j.lane_id = lane.id
+      and j.run_at >= coalesce(lane.head, '-infinity')
+      and j.run_at < settled
+      and j.lease_until is null
+    order by j.run_at, j.id
+    limit 1;
+    insert into mark (lane_id, head, tail, made_at, swept_at, busy)
+    values (
+      lane.id, coalesce(first_ready, settled), least(lane.tail, first_ready, settled), clock,
+      coalesce(lane.swept_at, clock), coalesce(lane.running, false)
+    );
+  end loop;
+end
+$$;
+
+comment on function _advance_marks is 'Appends marks for the lanes of a queue in which claims have passed jobs. Private.';

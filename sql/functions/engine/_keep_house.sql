@@ -1,0 +1,26 @@
+-- _keep_house: the housekeeping that claims do, bounded and at most once a second: a queue's lanes
+-- that had work since their last sweep, and what is due in any case.
+--
+-- Locks:  an advisory lock on (queue, second) until the transaction ends, so that one caller a second
+--         does it, and a caller that stays open holds up only its own second.
+-- Raises: nothing.
+-- Notes:  The session remembers when it last tried. So an idle queue is looked after too, at the
+--         cost of a few index probes a second, and writes nothing.
+create or replace function _keep_house(queue_id bigint, clock timestamptz)
+returns void
+language plpgsql
+volatile
+set search_path from current
+as $$
+begin
+  perform set_config('pgq_sql.tended', date_trunc('second', clock)::text, false);
+  if pg_try_advisory_xact_lock(
+    hashint8(queue_id # ('mark'::regclass::bigint << 31)),
+    (date_part('epoch', clock)::bigint & 2147483647)::integer)
+  then
+    perform _sweep_queue(queue_id, 100);
+  end if;
+end
+$$;
+
+comment on function _keep_house is 'Bounded sweep of one queue, at most once a second. Private.';

@@ -1,0 +1,97 @@
+-- _sweep_lane: what claims leave behind in one lane: leases that ran out, and jobs that were
+-- committed after the mark had passed them.
+--
+-- Locks:  rows of at most n jobs, skipping those that others hold; a producer's locks (_announce).
+-- Raises: nothing.
+-- Notes:  All of them lie between tail and head, so no index on lease_until is needed; `whole` looks
+--         from the bottom of the lane instead, for a clock that was set back.
+--         A lease that ran out costs its attempt; the last one makes the job dead. The rest come back
+--         with a fresh run_at, since claims do not look below the head. One guarded statement
+--         locks and judges a row: a job that was acked, claimed or extended meanwhile is left alone.
+--         Afterwards the tail moves up to the oldest live job or the oldest open producer.
+create or replace function _sweep_lane(
+  lane_id bigint,
+  n integer,
+  whole boolean,
+  out recovered bigint,
+  out exhausted bigint,
+  out late bigint
+)
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  clock constant timestamptz := _now();
+  last record;
+  spent bigint[];
+  lost bigint[];
+  unseen bigint[];
+  settled timestamptz;
+  oldest timestamptz;
+begin
+  select m.head, m.busy, coalesce(m.tail, q.created_at) as tail into last
+  from (
+    select min(v.created_at) as created_at from queue v where v.id = _sweep_lane.lane_id >> 16
+  ) q
+  left join lateral (
+    select case when k.head <= clock then k.head end as head, k.tail, k.busy
+    from mark k where k.lane_id = _sweep_lane.lane_id order by k.seq desc limit 1
+  ) m on true;
+  last.head := coalesce(last.head, last.tail);
+
+  select
+    array_agg(x.id) filter (where x.spent),
+    array_agg(x.id) filter (where x.claimed and not x.spent),
+    array_agg(x.id) filter (where not x.claimed)
+  into spent, lost, unseen
+  from (
+    select j.id, j.lease_until is not null as claimed,
+      j.lease_until is not null and j.attempt >= coalesce(
+        j.max_attempts,
+        (select q.max_attempts from queue q where q.version = j.settings)) as spent
+    from job j
+    where j.lane_id = _sweep_lane.lane_id
+      and j.run_at >= case when whole then '-infinity' else last.tail end
+      and j.run_at < last.head
+      and (j.lease_until is null or j.lease_until <= clock)
+    order by j.run_at, j.id
+    limit n
+    for update of j skip locked
+  ) x;
+
+  exhausted := case when spent is null then 0 else _bury(spent, 'max attempts exceeded') end;
+  recovered := coalesce(cardinality(lost), 0);
+  late := coalesce(cardinality(unseen), 0);
+  if recovered + late > 0 then
+    perform _announce(lane_id);
+    update job j
+    set run_at = _now(), lease_until = null, worker = null,
+      last_error = case when j.lease_until is null then j.last_error else 'lease expired' end
+    where j.id = any (lost || unseen);
+  end if;
+
+  settled := _settled(lane_id, last.tail);
+  select j.run_at into oldest
+  from job j
+  where j.lane_id = _sweep_lane.lane_id
+    and j.run_at >= case when whole then '-infinity' else last.tail end
+    and j.run_at < last.head
+  order by j.run_at, j.id
+  limit 1;
+  insert into mark (lane_id, head, tail, made_at, swept_at, busy)
+  values (lane_id, last.head, least(oldest, settled, last.head), clock, clock,
+    coalesce(last.busy, false));
+  delete from mark k
+  where k.lane_id = _sweep_lane.lane_id
+    and k.made_at < clock - interval '10 seconds'
+    and k.seq < (select max(m.seq) from mark m where m.lane_id = _sweep_lane.lane_id);
+end
+$$;
+
+comment on function _sweep_lane is
+  'Brings back or buries jobs of one lane whose lease ran out, and jobs committed late; moves the tail. Private.';

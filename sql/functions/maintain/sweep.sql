@@ -1,0 +1,54 @@
+-- sweep: the housekeeping of every queue, bounded to n jobs of each kind per lane. Claims do it for
+-- their own queue; this is for queues that nobody claims from, for callers in other isolation levels,
+-- and for pg_cron.
+--
+-- Locks:  rows of the jobs concerned, skipping those that others hold: any number of sweeps may run
+--         at once.
+-- Raises: 22023 for n null or negative; 25001 if the transaction is not READ COMMITTED.
+-- Notes:  Looks at each lane from its bottom, so it also finds jobs stamped by a clock that was set
+--         back. While a snapshot is held, that means a walk past every job finished since: call it
+--         every minute, not every second.
+create or replace function sweep(n integer default 1000)
+returns table (task text, count bigint)
+language plpgsql
+volatile
+security definer
+set search_path from current
+as $$
+declare
+  queue_id bigint;
+  swept record;
+  recovered bigint := 0;
+  exhausted bigint := 0;
+  late bigint := 0;
+  expired bigint := 0;
+  purged bigint := 0;
+begin
+  if n is null or n < 0 then
+    raise exception 'n must not be null or negative' using errcode = '22023';
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'sweep needs a READ COMMITTED transaction'
+      using errcode = '25001',
+        hint = 'An old snapshot does not see the jobs that a sweep would pass.';
+  end if;
+  for queue_id in select q.id from queue q where q.current order by q.id loop
+    perform _advance_marks(queue_id);
+    swept := _sweep_queue(queue_id, n, whole => true);
+    recovered := recovered + swept.recovered;
+    exhausted := exhausted + swept.exhausted;
+    late := late + swept.late;
+    expired := expired + swept.expired;
+    purged := purged + swept.purged;
+  end loop;
+  return query values
+    ('recovered', recovered), ('exhausted', exhausted), ('late', late), ('expired', expired),
+    ('purged', purged);
+end
+$$;
+
+comment on function sweep is
+  'Housekeeping of every queue, at most n jobs of each kind per lane. Answers (task, count): recovered '
+  '(lease ran out, ready again), exhausted (ran out at the last attempt, dead), late (committed after '
+  'the mark had passed, ready again), expired (past expires_at, dead), purged (dead rows past '
+  'keep_dead). Later versions may add tasks. Errors: 22023, 25001.';

@@ -1,0 +1,37 @@
+-- dead_jobs: the dead jobs, with every option resolved.
+create or replace view dead_jobs as
+select
+  d.id as job_id,
+  q.name as queue,
+  d.reason,
+  d.error,
+  d.dead_at,
+  d.priority,
+  d.run_at,
+  d.enqueued_at,
+  d.expires_at,
+  d.attempt,
+  coalesce(d.max_attempts, q.max_attempts) as max_attempts,
+  d.token,
+  d.worker,
+  d.headers,
+  d.payload
+from dead_job d
+join queue q on q.version = d.settings;
+
+comment on view dead_jobs is 'Dead jobs, kept for the queue''s keep_dead.';
+comment on column dead_jobs.job_id is 'Id, the same as in life.';
+comment on column dead_jobs.queue is 'Name of the queue it died in.';
+comment on column dead_jobs.reason is 'failed, max attempts exceeded or expired.';
+comment on column dead_jobs.error is 'Error of the last run.';
+comment on column dead_jobs.dead_at is 'Database clock when it died.';
+comment on column dead_jobs.priority is 'Its priority.';
+comment on column dead_jobs.run_at is 'When its last run was due.';
+comment on column dead_jobs.enqueued_at is 'Database clock at enqueue.';
+comment on column dead_jobs.expires_at is 'When it would have expired.';
+comment on column dead_jobs.attempt is 'Runs used.';
+comment on column dead_jobs.max_attempts is 'Runs it had.';
+comment on column dead_jobs.token is 'Of its last claim.';
+comment on column dead_jobs.worker is 'Label of the last claimant.';
+comment on column dead_jobs.headers is 'As the producer gave them.';
+comment on column dead_jobs.payload is 'As the producer gave it.';
