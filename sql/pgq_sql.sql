@@ -57,6 +57,8 @@ begin
   if owner is null then
     begin
       execute format('create schema %I', target);
+      execute format('comment on schema %I is %L', target,
+        'The job queue pgq_sql: its functions and views are the interface, its tables are private.');
     exception when insufficient_privilege then
       raise exception 'role % may not create a schema in database %',
         quote_ident(current_user), quote_ident(current_database())
@@ -142,8 +144,10 @@ create unique index queue_id on queue (id) where current;
 
 comment on table queue is
   'Queues, one row per version of their settings. Written by create_queue; read by every function.';
-comment on column queue.version is 'Version of the settings, over all queues; job.settings names one.';
-comment on column queue.id is 'The queue: the same in all its versions; part of its lanes'' ids and of its channel.';
+comment on column queue.version is
+  'Version of the settings, over all queues; job.settings names one.';
+comment on column queue.id is
+  'The queue: the same in all its versions; part of its lanes'' ids and of its channel.';
 comment on column queue.current is 'Whether new jobs get this version. One row a queue.';
 comment on column queue.name is '1 to 100 bytes: ASCII letters, digits and _ - . : /';
 comment on column queue.max_attempts is 'Runs in all, the first included.';
@@ -152,11 +156,15 @@ comment on column queue.retry_backoff is 'fixed, linear or exponential.';
 comment on column queue.retry_factor is 'Base of the exponential curve.';
 comment on column queue.retry_delay is 'Delay before the second run.';
 comment on column queue.retry_max_delay is 'Cap of the curve, before jitter.';
-comment on column queue.retry_jitter is 'The delay is multiplied with a number drawn uniformly from here.';
-comment on column queue.expires_in is 'A job not finished this long after its run time is dead. Null: never.';
-comment on column queue.keep_dead is 'How long dead jobs are kept. Infinity (PostgreSQL 17 or later): forever.';
+comment on column queue.retry_jitter is
+  'The delay is multiplied with a number drawn uniformly from here.';
+comment on column queue.expires_in is
+  'A job not finished this long after its run time is dead. Null: never.';
+comment on column queue.keep_dead is
+  'How long dead jobs are kept. Infinity (PostgreSQL 17 or later): forever.';
 comment on column queue.notify is 'Whether idle consumers are woken.';
-comment on column queue.max_payload is 'Bytes of the payload as JSON text; the headers have the same bound.';
+comment on column queue.max_payload is
+  'Bytes of the payload as JSON text; the headers have the same bound.';
 comment on column queue.created_at is 'Database clock when this version was made.';
 
 -- lane: the (queue, priority) pairs that hold or held jobs. A claim visits a queue's lanes in
@@ -166,8 +174,8 @@ comment on column queue.created_at is 'Database clock when this version was made
 -- id >> 16 is the queue, (id & 65535) - 32768 the priority, and the lanes of a queue are one range.
 --
 -- The index is not unique on purpose. With a unique one, the first producer at a new priority would
--- make every other producer there wait until its transaction ends. A lane listed twice does no harm:
--- readers take the distinct ids.
+-- make every other producer there wait until its transaction ends. A lane listed twice does no
+-- harm: readers take the distinct ids.
 create table lane (
   id bigint not null
 );
@@ -175,7 +183,8 @@ create table lane (
 create index lane_id on lane (id);
 
 comment on table lane is
-  'Lanes, one per queue and priority in use; may list one twice. Written by create_queue, enqueue and enqueue_many.';
+  'Lanes, one per queue and priority in use; may list one twice. Written by create_queue, enqueue '
+  'and enqueue_many.';
 comment on column lane.id is 'queue_id * 65536 + priority + 32768.';
 
 -- mark: per lane, from where claims and sweeps have to look. Append-only; the highest seq counts.
@@ -186,7 +195,8 @@ comment on column lane.id is 'queue_id * 65536 + priority + 32768.';
 -- nothing alive does, and no transaction is open that could still commit such a job.
 --
 -- A log and not one row per lane: a row updated twenty times a second becomes itself a chain of
--- dead versions that every claim walks. A mark is a lower bound, so an old one is slow, never wrong.
+-- dead versions that every claim walks. A mark is a lower bound, so an old one is slow, never
+-- wrong.
 create table mark (
   lane_id bigint not null,
   seq bigint generated always as identity,
@@ -202,14 +212,19 @@ create table mark (
 );
 
 comment on table mark is
-  'Per lane: where claims and sweeps start. Append-only. Written by claim and sweep, pruned by sweep.';
+  'Per lane: where claims and sweeps start. Append-only. Written by claim and sweep, pruned by '
+  'sweep.';
 comment on column mark.lane_id is 'The lane.';
 comment on column mark.seq is 'The highest one of a lane counts.';
-comment on column mark.head is 'Nothing claimable has a smaller run_at, late commits excepted: sweeps look for those.';
-comment on column mark.tail is 'No live job has a smaller run_at, and no open producer can add one.';
+comment on column mark.head is
+  'Nothing claimable has a smaller run_at, late commits excepted: sweeps look for those.';
+comment on column mark.tail is
+  'No live job has a smaller run_at, and no open producer can add one.';
 comment on column mark.made_at is 'Database clock; claims append a new mark at most every 50 ms.';
-comment on column mark.swept_at is 'When the lane was last swept; claims sweep it again after a second.';
-comment on column mark.busy is 'Whether jobs were passed. An idle lane gets one closing mark and then none.';
+comment on column mark.swept_at is
+  'When the lane was last swept; claims sweep it again after a second.';
+comment on column mark.busy is
+  'Whether jobs were passed. An idle lane gets one closing mark and then none.';
 
 -- job: every live job, from enqueue until ack or death.
 --
@@ -253,7 +268,8 @@ create index job_claim on job (lane_id, run_at, id);
 create index job_expires on job (expires_at) where expires_at is not null;
 
 comment on table job is
-  'Live jobs. Inserted by enqueue, claimed by claim, settled by ack, retry, release, dead_letter, sweep.';
+  'Live jobs. Inserted by enqueue, claimed by claim, settled by ack, retry, release, dead_letter, '
+  'sweep.';
 comment on column job.id is 'Never used twice; order within one instant of one lane.';
 comment on column job.lane_id is 'queue_id * 65536 + priority + 32768, see table lane.';
 comment on column job.run_at is 'Not before this instant; also the order within a lane.';
@@ -265,13 +281,15 @@ comment on column job.attempt is 'Runs begun and not given back; 1 in the first 
 comment on column job.worker is 'Label of the current claimant.';
 comment on column job.last_error is 'Error of the last failed run, at most 8192 characters.';
 comment on column job.expires_at is 'Dead if not finished by then; null: never.';
-comment on column job.max_attempts is 'Set for this job; null: as that version of the queue says. So the five below.';
+comment on column job.max_attempts is
+  'Set for this job; null: as that version of the queue says. So the five below.';
 comment on column job.visibility_timeout is 'Length of a lease.';
 comment on column job.retry_backoff is 'fixed, linear or exponential.';
 comment on column job.retry_factor is 'Base of the exponential curve.';
 comment on column job.retry_delay is 'Delay before the second run.';
 comment on column job.retry_max_delay is 'Cap of the curve, before jitter.';
-comment on column job.retry_jitter is 'The delay is multiplied with a number drawn uniformly from here.';
+comment on column job.retry_jitter is
+  'The delay is multiplied with a number drawn uniformly from here.';
 comment on column job.headers is 'A JSON object of the producer''s, for tracing and the like.';
 comment on column job.payload is 'The work, as the producer gave it.';
 
@@ -315,7 +333,8 @@ comment on column dead_job.token is 'Its last token: never falls, not even if th
 comment on column dead_job.attempt is 'Runs used.';
 comment on column dead_job.worker is 'Label of the last claimant.';
 comment on column dead_job.expires_at is 'When it would have expired.';
-comment on column dead_job.max_attempts is 'As set for this job; null: as that version of the queue says. So the five below.';
+comment on column dead_job.max_attempts is
+  'As set for this job; null: as that version of the queue says. So the five below.';
 comment on column dead_job.visibility_timeout is 'Length of a lease.';
 comment on column dead_job.retry_backoff is 'fixed, linear or exponential.';
 comment on column dead_job.retry_factor is 'Base of the exponential curve.';
@@ -337,12 +356,13 @@ create table access_grant (
 );
 
 comment on table access_grant is
-  'Capabilities given to roles. Written by grant_access and revoke_access, applied by _apply_grants.';
+  'Capabilities given to roles. Written by grant_access and revoke_access, applied by '
+  '_apply_grants.';
 comment on column access_grant.role_name is 'An existing role.';
 comment on column access_grant.capability is 'producer, worker, observer or admin.';
 
--- claimed_job: a row of claim. A type of its own, so that it can gain attributes without a change of
--- claim's signature.
+-- claimed_job: a row of claim. A type of its own, so that it can gain attributes without a change
+-- of claim's signature.
 create type claimed_job as (
   job_id bigint,
   token bigint,
@@ -424,7 +444,8 @@ begin
 end
 $$;
 
-comment on function _find_queue is 'The queue with that name in its current version; JQ001 if there is none. Private.';
+comment on function _find_queue is
+  'The queue with that name in its current version; JQ001 if there is none. Private.';
 
 -- _check_options: refuses keys of an options object that nobody would read.
 --
@@ -457,14 +478,19 @@ begin
 end
 $$;
 
-comment on function _check_options is 'Refuses an options object with unknown keys (JQ005). Private.';
+comment on function _check_options is
+  'Refuses an options object with unknown keys (JQ005). Private.';
 
 -- _check_duration: refuses a duration outside 0 to 9,007,199,254,740 ms, the range in which every
 -- whole millisecond is exact in a double. Null is accepted: the option was not given.
 --
 -- Locks:  none.
 -- Raises: 22023.
-create or replace function _check_duration(what text, duration interval, forever boolean default false)
+create or replace function _check_duration(
+  what text,
+  duration interval,
+  forever boolean default false
+)
 returns void
 language plpgsql
 immutable
@@ -484,7 +510,8 @@ end
 $$;
 
 comment on function _check_duration is
-  'Refuses a duration outside 0 to 9007199254740 ms (22023); null passes, and infinity where asked for. Private.';
+  'Refuses a duration outside 0 to 9007199254740 ms (22023); null passes, and infinity where '
+  'asked for. Private.';
 
 -- _check_run_options: refuses values that make no sense for how a job runs; null means not given.
 -- The same for a queue's settings and for one job's.
@@ -543,7 +570,8 @@ end
 $$;
 
 comment on function _check_run_options is
-  'Refuses nonsensical attempts, durations and retry settings (22023); null means not given. Private.';
+  'Refuses nonsensical attempts, durations and retry settings (22023); null means not given. '
+  'Private.';
 
 -- _check_queue_name: refuses a name that no queue may have.
 --
@@ -574,7 +602,8 @@ begin
 end
 $$;
 
-comment on function _check_queue_name is 'Refuses an invalid or reserved queue name (22023). Private.';
+comment on function _check_queue_name is
+  'Refuses an invalid or reserved queue name (22023). Private.';
 
 -- _check_job: refuses what cannot become a job.
 --
@@ -638,7 +667,8 @@ begin
 end
 $$;
 
-comment on function _check_job is 'Refuses a payload, headers, priority, delay or run_at that cannot be (JQ007, 22023). Private.';
+comment on function _check_job is
+  'Refuses a payload, headers, priority, delay or run_at that cannot be (JQ007, 22023). Private.';
 
 -- _check_jobs: refuses a batch of which any item cannot become a job; the checks are _check_job's.
 --
@@ -701,13 +731,18 @@ begin
 end
 $$;
 
-comment on function _check_jobs is 'Refuses a batch with an item that _check_job refuses, naming the item. Private.';
+comment on function _check_jobs is
+  'Refuses a batch with an item that _check_job refuses, naming the item. Private.';
 
 -- _check_items: refuses arrays that do not describe one item per place.
 --
 -- Locks:  none.
 -- Raises: 22023 for null arrays, null ids or tokens, several dimensions, unequal lengths.
-create or replace function _check_items(job_ids bigint[], tokens bigint[], others integer[] default '{}')
+create or replace function _check_items(
+  job_ids bigint[],
+  tokens bigint[],
+  others integer[] default '{}'
+)
 returns void
 language plpgsql
 immutable
@@ -732,14 +767,15 @@ end
 $$;
 
 comment on function _check_items is
-  'Refuses item arrays with nulls or of unequal length (22023); `others` are lengths of further arrays. Private.';
+  'Refuses item arrays with nulls or of unequal length (22023); `others` are lengths of further '
+  'arrays. Private.';
 
 -- _announce: makes this transaction known as a producer of a lane, and answers a clock reading that
 -- is a safe run_at there.
 --
 -- Locks:  two shared advisory locks, held until the transaction ends: (lane, -1), taken by every
---         open producer of the lane, and (lane, slot), the 100 ms in which this one began. Producers
---         never wait for each other.
+--         open producer of the lane, and (lane, slot), the 100 ms in which this one began.
+--         Producers never wait for each other.
 -- Raises: nothing.
 -- Notes:  Commit order is not run_at order. A job of a transaction that is still open may lie below
 --         a mark by the time it commits, and no claim would see it. So marks stop at the first slot
@@ -781,7 +817,8 @@ end
 $$;
 
 comment on function _announce is
-  'Announces this transaction as a producer of the lane; answers a run_at that no mark has passed. Private.';
+  'Announces this transaction as a producer of the lane; answers a run_at that no mark has '
+  'passed. Private.';
 
 -- _settled: the instant before which no producer of a lane can still commit a job, looking at the
 -- 100 ms slots from `since` on.
@@ -862,7 +899,8 @@ begin
       where i.id between _advance_marks.queue_id << 16 and (_advance_marks.queue_id << 16) + 65535
     ) l
     left join lateral (
-      select case when k.head <= clock then k.head end as head, k.tail, k.made_at, k.swept_at, k.busy
+      select case when k.head <= clock then k.head end as head,
+        k.tail, k.made_at, k.swept_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on true
     left join lateral (
@@ -893,7 +931,8 @@ begin
 end
 $$;
 
-comment on function _advance_marks is 'Appends marks for the lanes of a queue in which claims have passed jobs. Private.';
+comment on function _advance_marks is
+  'Appends marks for the lanes of a queue in which claims have passed jobs. Private.';
 
 -- _channel: the notification channel of a queue.
 --
@@ -918,13 +957,13 @@ comment on function _channel is 'Notification channel of a queue: pgq_<oid>_<que
 --
 -- Locks:  an advisory try-lock on the queue's idle lock, let go at once.
 -- Raises: nothing.
--- Notes:  Consumers hold the lock in shared mode while they wait (wait_begin). NOTIFY takes one lock
---         for the whole server at commit: with it, eight inserting clients fell from 26,000 to
---         12,000 commits a second. So a busy queue must send none.
---         Exclusive got: nobody waits. Exclusive and shared refused: another producer is testing,
---         and it could only start if nobody waits. Tested three times, because a producer whose
---         shared test is under way looks like a consumer.
---         A job committed between this test and the consumer's last look is found by its polling.
+-- Notes:  Consumers hold the lock in shared mode while they wait (wait_begin). NOTIFY takes one
+--         lock for the whole server at commit: with it, eight inserting clients fell from 26,000 to
+--         12,000 commits a second. So a busy queue must send none. Exclusive got: nobody waits.
+--         Exclusive and shared refused: another producer is testing, and it could only start if
+--         nobody waits. Tested three times, because a producer whose shared test is under way looks
+--         like a consumer. A job committed between this test and the consumer's last look is found
+--         by its polling.
 create or replace function _wake(queue_id bigint)
 returns void
 language plpgsql
@@ -952,7 +991,8 @@ $$;
 
 comment on function _wake is 'Notifies the queue''s idle consumers, if there are any. Private.';
 
--- _wake_queues: wakes the idle consumers of queues whose jobs were just given back, if they are due soon.
+-- _wake_queues: wakes the idle consumers of queues whose jobs were just given back, if they are due
+-- soon.
 --
 -- Locks:  as _wake.
 -- Raises: nothing.
@@ -981,7 +1021,8 @@ begin
 end
 $$;
 
-comment on function _wake_queues is 'Wakes idle consumers of the queues in which these jobs are due soon. Private.';
+comment on function _wake_queues is
+  'Wakes idle consumers of the queues in which these jobs are due soon. Private.';
 
 -- _later: instant plus duration, infinity where that is past the last instant PostgreSQL knows.
 --
@@ -998,13 +1039,14 @@ begin
     return null;
   end if;
   if duration > timestamptz '294276-12-31 00:00:00+00' - instant then
-    return 'infinity';
+    return timestamptz 'infinity';
   end if;
   return instant + duration;
 end
 $$;
 
-comment on function _later is 'instant + duration, saturating at infinity; null for a null duration. Private.';
+comment on function _later is
+  'instant + duration, saturating at infinity; null for a null duration. Private.';
 
 -- _backoff: how long to wait after the given attempt failed.
 --
@@ -1029,12 +1071,12 @@ as $$
 declare
   base constant double precision := date_part('epoch', delay);
   cap constant double precision := date_part('epoch', max_delay);
-  low constant double precision := lower(jitter);
-  high constant double precision := upper(jitter);
+  low constant double precision := lower(jitter)::double precision;
+  high constant double precision := upper(jitter)::double precision;
   wait double precision;
 begin
   if base <= 0 or cap <= 0 then
-    return '0';
+    return interval '0';
   end if;
   wait := case backoff
     when 'fixed' then base
@@ -1058,8 +1100,8 @@ comment on function _backoff is
 -- Locks:  none.
 -- Raises: nothing.
 -- Notes:  A batch is settled by `where id = any (ids)`, which can only be a probe of the primary
---         key; a join with unnest(ids, tokens) may turn into a scan of the table, and once ran at 98
---         instead of 900 calls a second. The item's other values are then found with
+--         key; a join with unnest(ids, tokens) may turn into a scan of the table, and once ran at
+--         98 instead of 900 calls a second. The item's other values are then found with
 --         width_bucket(id, ids), a binary search in C, and `places`.
 create or replace function _in_id_order(
   job_ids bigint[],
@@ -1109,8 +1151,8 @@ $$;
 
 comment on function _absent is '''lost'' if the job lives, else ''gone''. Private.';
 
--- _reopen: announces this transaction in the lanes of jobs that it is about to make claimable again,
--- and answers a run_at for them.
+-- _reopen: announces this transaction in the lanes of jobs that it is about to make claimable
+-- again, and answers a run_at for them.
 --
 -- Locks:  as _announce, for each lane.
 -- Raises: nothing.
@@ -1133,7 +1175,8 @@ begin
 end
 $$;
 
-comment on function _reopen is 'Announces a producer in the lanes of the given jobs; answers a run_at for them. Private.';
+comment on function _reopen is
+  'Announces a producer in the lanes of the given jobs; answers a run_at for them. Private.';
 
 -- _bury: moves jobs that no longer run into dead_job, in the statement that removes them.
 --
@@ -1180,11 +1223,11 @@ comment on function _bury is 'Moves locked jobs to dead_job; answers how many. P
 --
 -- Locks:  rows of at most n jobs, skipping those that others hold; a producer's locks (_announce).
 -- Raises: nothing.
--- Notes:  All of them lie between tail and head, so no index on lease_until is needed; `whole` looks
---         from the bottom of the lane instead, for a clock that was set back.
---         A lease that ran out costs its attempt; the last one makes the job dead. The rest come back
---         with a fresh run_at, since claims do not look below the head. One guarded statement
---         locks and judges a row: a job that was acked, claimed or extended meanwhile is left alone.
+-- Notes:  All of them lie between tail and head, so no index on lease_until is needed; `whole`
+--         looks from the bottom of the lane instead, for a clock that was set back. A lease that
+--         ran out costs its attempt; the last one makes the job dead. The rest come back with a
+--         fresh run_at, since claims do not look below the head. One guarded statement locks and
+--         judges a row: a job that was acked, claimed or extended meanwhile is left alone.
 --         Afterwards the tail moves up to the oldest live job or the oldest open producer.
 create or replace function _sweep_lane(
   lane_id bigint,
@@ -1242,8 +1285,8 @@ begin
   ) x;
 
   exhausted := case when spent is null then 0 else _bury(spent, 'max attempts exceeded') end;
-  recovered := coalesce(cardinality(lost), 0);
-  late := coalesce(cardinality(unseen), 0);
+  recovered := coalesce(cardinality(lost), 0)::bigint;
+  late := coalesce(cardinality(unseen), 0)::bigint;
   if recovered + late > 0 then
     perform _announce(lane_id);
     update job j
@@ -1271,7 +1314,8 @@ end
 $$;
 
 comment on function _sweep_lane is
-  'Brings back or buries jobs of one lane whose lease ran out, and jobs committed late; moves the tail. Private.';
+  'Brings back or buries jobs of one lane whose lease ran out, and jobs committed late; moves the '
+  'tail. Private.';
 
 -- _sweep_queue: housekeeping of one queue, bounded: its lanes, its dead jobs past keep_dead, and
 -- expired jobs, which are found by an index of their own whatever their queue.
@@ -1305,9 +1349,9 @@ declare
   ids bigint[];
   keep interval;
 begin
-  recovered := 0;
-  exhausted := 0;
-  late := 0;
+  recovered := 0::bigint;
+  exhausted := 0::bigint;
+  late := 0::bigint;
   for lane in
     select l.id
     from (
@@ -1356,13 +1400,14 @@ begin
 end
 $$;
 
-comment on function _sweep_queue is 'Bounded housekeeping of one queue; answers counts per kind. Private.';
+comment on function _sweep_queue is
+  'Bounded housekeeping of one queue; answers counts per kind. Private.';
 
 -- _keep_house: the housekeeping that claims do, bounded and at most once a second: a queue's lanes
 -- that had work since their last sweep, and what is due in any case.
 --
--- Locks:  an advisory lock on (queue, second) until the transaction ends, so that one caller a second
---         does it, and a caller that stays open holds up only its own second.
+-- Locks:  an advisory lock on (queue, second) until the transaction ends, so that one caller a
+--         second does it, and a caller that stays open holds up only its own second.
 -- Raises: nothing.
 -- Notes:  The session remembers when it last tried. So an idle queue is looked after too, at the
 --         cost of a few index probes a second, and writes nothing.
@@ -1451,23 +1496,24 @@ end
 $$;
 
 comment on function create_queue is
-  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, not beginning with pgq. '
-  'Settings and defaults: max_attempts 5 runs, visibility_timeout 30 s, retry_backoff exponential, '
-  'retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, retry_jitter [0.8,1.2], expires_in none, '
-  'keep_dead 14 days, notify true, max_payload 1048576 bytes. Answers true if made, false if it was '
-  'there (left unchanged). Errors: 22023, JQ005.';
+  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, not beginning with '
+  'pgq. Settings and defaults: max_attempts 5 runs, visibility_timeout 30 s, retry_backoff '
+  'exponential, retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, retry_jitter '
+  '[0.8,1.2], expires_in none, keep_dead 14 days, notify true, max_payload 1048576 bytes. Answers '
+  'true if made, false if it was there (left unchanged). Errors: 22023, JQ005.';
 
--- enqueue: puts one job into a queue, in the caller's transaction: if that rolls back, there is no job.
+-- enqueue: puts one job into a queue, in the caller's transaction: if that rolls back, there is no
+-- job.
 --
 -- Locks:  as _announce; no row, and nothing another producer waits for.
--- Raises: JQ001 no such queue; JQ005 unknown option; JQ007 payload or headers too large; 22023 null,
---         negative or out-of-range arguments.
--- Notes:  All options are resolved here, with one clock reading. delay wins over run_at; a run_at in
---         the past becomes now. expires_in counts from the run time. Null for an option means the
---         queue's default.
---         A call with a payload and nothing else is judged by one expression; the checks that word
---         the errors run for the others. Each expression costs about 1.5 us in a new transaction.
---         The size is that of the JSON text: a few stored bytes such as 1e131071 print as 131,072.
+-- Raises: JQ001 no such queue; JQ005 unknown option; JQ007 payload or headers too large; 22023
+--         null, negative or out-of-range arguments.
+-- Notes:  All options are resolved here, with one clock reading. delay wins over run_at; a run_at
+--         in the past becomes now. expires_in counts from the run time. Null for an option means
+--         the queue's default. A call with a payload and nothing else is judged by one expression;
+--         the checks that word the errors run for the others. Each expression costs about 1.5 us in
+--         a new transaction. The size is that of the JSON text: a few stored bytes such as 1e131071
+--         print as 131,072.
 create or replace function enqueue(
   queue text,
   payload jsonb default '{}',
@@ -1544,12 +1590,13 @@ end
 $$;
 
 comment on function enqueue is
-  'Puts one job into a queue, in the caller''s transaction. payload: any JSON value. priority: higher '
-  'runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). Intervals are 0 to '
-  '9007199254740 ms; null options take the queue''s default. Answers (job_id, outcome), outcome '
-  '''inserted''. Errors: JQ001, JQ005, JQ007, 22023.';
+  'Puts one job into a queue, in the caller''s transaction. payload: any JSON value. priority: '
+  'higher runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). '
+  'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. Answers (job_id, '
+  'outcome), outcome ''inserted''. Errors: JQ001, JQ005, JQ007, 22023.';
 
--- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or none.
+-- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or
+-- none.
 --
 -- Locks:  as _announce, for each priority used.
 -- Raises: as enqueue; DETAIL names the item. 22023 also for arrays of unequal length.
@@ -1639,9 +1686,10 @@ end
 $$;
 
 comment on function enqueue_many is
-  'Puts many jobs into a queue, all or none, in the caller''s transaction. Arrays have one element per '
-  'payload, a null one meaning the default; the other options hold for all. Answers one row per payload '
-  'in input order: (ordinal from 1, job_id, outcome ''inserted''). Errors as enqueue, DETAIL naming the item.';
+  'Puts many jobs into a queue, all or none, in the caller''s transaction. Arrays have one element '
+  'per payload, a null one meaning the default; the other options hold for all. Answers one row '
+  'per payload in input order: (ordinal from 1, job_id, outcome ''inserted''). Errors as enqueue, '
+  'DETAIL naming the item.';
 
 -- claim: takes up to n ready jobs of a queue under a lease, in run order: priority, run time, id.
 -- Each job goes to one claimant at a time.
@@ -1770,10 +1818,10 @@ end
 $$;
 
 comment on function claim is
-  'Takes up to n ready jobs of the queue under a lease of visibility_timeout (default: the job''s), '
-  'highest priority first, then by run time and id. worker: a label of 1 to 200 bytes. Answers '
-  'claimed_job rows in that order; none if nothing is ready or n <= 0. Each claim raises the job''s '
-  'token and attempt. Errors: JQ001, 22023.';
+  'Takes up to n ready jobs of the queue under a lease of visibility_timeout (default: the '
+  'job''s), highest priority first, then by run time and id. worker: a label of 1 to 200 bytes. '
+  'Answers claimed_job rows in that order; none if nothing is ready or n <= 0. Each claim raises '
+  'the job''s token and attempt. Errors: JQ001, 22023.';
 
 -- ack_many: ends many jobs as done, each on its own merits, in one statement.
 --
@@ -1825,8 +1873,8 @@ end
 $$;
 
 comment on function ack_many is
-  'Ends many jobs as done. Answers one row per item in input order: (ordinal from 1, job_id, outcome as '
-  'in ack). A stale item does not touch the others. Errors: 22023.';
+  'Ends many jobs as done. Answers one row per item in input order: (ordinal from 1, job_id, '
+  'outcome as in ack). A stale item does not touch the others. Errors: 22023.';
 
 -- ack: ends a job as done; its row goes.
 --
@@ -1847,14 +1895,15 @@ end
 $$;
 
 comment on function ack is
-  'Ends a job as done. Answers ''acked'' (the row is gone), ''lost'' (another claim holds the job or the '
-  'lease ran out; nothing changed) or ''gone'' (no such job any more). Errors: 22023.';
+  'Ends a job as done. Answers ''acked'' (the row is gone), ''lost'' (another claim holds the job '
+  'or the lease ran out; nothing changed) or ''gone'' (no such job any more). Errors: 22023.';
 
 -- retry_many: gives many failed jobs back, each on its own merits.
 --
 -- Locks:  the rows, in id order; a producer's locks in their lanes (_announce).
 -- Raises: 22023 for arrays with nulls or of unequal length, and for bad delays.
--- Notes:  The run_at is new, so the job joins the end of its lane: claims do not look behind the mark.
+-- Notes:  The run_at is new, so the job joins the end of its lane: claims do not look behind the
+--         mark.
 create or replace function retry_many(
   job_ids bigint[],
   tokens bigint[],
@@ -1946,9 +1995,9 @@ end
 $$;
 
 comment on function retry_many is
-  'Gives many failed jobs back. errors and delays have one element per job, a null one meaning none and '
-  'the job''s backoff. Answers one row per item in input order: (ordinal from 1, job_id, outcome as in '
-  'retry). A stale item does not touch the others. Errors: 22023.';
+  'Gives many failed jobs back. errors and delays have one element per job, a null one meaning '
+  'none and the job''s backoff. Answers one row per item in input order: (ordinal from 1, job_id, '
+  'outcome as in retry). A stale item does not touch the others. Errors: 22023.';
 
 -- retry: gives a failed job back, to run again after a while; dead if this was its last attempt.
 --
@@ -1975,9 +2024,9 @@ end
 $$;
 
 comment on function retry is
-  'Gives a failed job back, to run again after delay, or after its own backoff if that is null. error is '
-  'kept, at most 8192 characters. Answers ''retried'', ''dead'' (that was the last attempt: reason ''max '
-  'attempts exceeded''), ''lost'' or ''gone'' as in ack. Errors: 22023.';
+  'Gives a failed job back, to run again after delay, or after its own backoff if that is null. '
+  'error is kept, at most 8192 characters. Answers ''retried'', ''dead'' (that was the last '
+  'attempt: reason ''max attempts exceeded''), ''lost'' or ''gone'' as in ack. Errors: 22023.';
 
 -- dead_letter_many: ends many jobs as dead, each on its own merits.
 --
@@ -2036,9 +2085,9 @@ end
 $$;
 
 comment on function dead_letter_many is
-  'Ends many jobs as dead. errors has one element per job, a null one meaning ''failed''. Answers one row '
-  'per item in input order: (ordinal from 1, job_id, outcome as in dead_letter). A stale item does not '
-  'touch the others. Errors: 22023.';
+  'Ends many jobs as dead. errors has one element per job, a null one meaning ''failed''. Answers '
+  'one row per item in input order: (ordinal from 1, job_id, outcome as in dead_letter). A stale '
+  'item does not touch the others. Errors: 22023.';
 
 -- dead_letter: ends a job as dead, whatever attempts it has left.
 --
@@ -2123,9 +2172,9 @@ end
 $$;
 
 comment on function release_many is
-  'Gives many jobs back at no cost of an attempt. delays has one element per job, a null one meaning at '
-  'once. Answers one row per item in input order: (ordinal from 1, job_id, outcome as in release). A '
-  'stale item does not touch the others. Errors: 22023.';
+  'Gives many jobs back at no cost of an attempt. delays has one element per job, a null one '
+  'meaning at once. Answers one row per item in input order: (ordinal from 1, job_id, outcome as '
+  'in release). A stale item does not touch the others. Errors: 22023.';
 
 -- release: gives a job back unrun, at no cost of an attempt; with a delay, a snooze.
 --
@@ -2144,8 +2193,8 @@ end
 $$;
 
 comment on function release is
-  'Gives a job back at no cost of an attempt, to run again at once or after delay: for shutdown and '
-  'snooze. Answers ''released'', ''lost'' or ''gone'' as in ack. Errors: 22023.';
+  'Gives a job back at no cost of an attempt, to run again at once or after delay: for shutdown '
+  'and snooze. Answers ''released'', ''lost'' or ''gone'' as in ack. Errors: 22023.';
 
 -- heartbeat_many: renews many leases, each on its own merits.
 --
@@ -2218,9 +2267,10 @@ end
 $$;
 
 comment on function heartbeat_many is
-  'Renews many leases. extends has one element per job, a null one meaning the job''s visibility timeout. '
-  'Answers one row per item in input order: (ordinal from 1, job_id, outcome, lease_until and '
-  'observed_at as in heartbeat). A stale item does not touch the others. Errors: 22023.';
+  'Renews many leases. extends has one element per job, a null one meaning the job''s visibility '
+  'timeout. Answers one row per item in input order: (ordinal from 1, job_id, outcome, '
+  'lease_until and observed_at as in heartbeat). A stale item does not touch the others. Errors: '
+  '22023.';
 
 -- heartbeat: renews a lease: it then ends at now + extend, whatever was left of it.
 --
@@ -2247,9 +2297,10 @@ end
 $$;
 
 comment on function heartbeat is
-  'Renews a lease, to end at now + extend (null: the job''s visibility timeout); not added to what is '
-  'left. Answers outcome ''extended'', ''lost'' or ''gone'' as in ack, the new lease_until (null unless '
-  'extended) and observed_at, the database clock. A late heartbeat is lost. Errors: 22023.';
+  'Renews a lease, to end at now + extend (null: the job''s visibility timeout), whatever was '
+  'left of it. Answers outcome ''extended'', ''lost'' or ''gone'' as in ack, the new lease_until '
+  '(null unless extended) and observed_at, the database clock. A late heartbeat is lost. '
+  'Errors: 22023.';
 
 -- wait_begin: declares this session an idle consumer of a queue, so that producers notify it.
 --
@@ -2278,7 +2329,8 @@ $$;
 
 comment on function wait_begin is
   'Declares this session an idle consumer: from now on producers of the queue notify. Answers the '
-  'channel to LISTEN on; quote it as an identifier. Pair each call with one wait_end. Errors: JQ001, 22023.';
+  'channel to LISTEN on; quote it as an identifier. Pair each call with one wait_end. Errors: '
+  'JQ001, 22023.';
 
 -- wait_end: the session is no longer an idle consumer of the queue.
 --
@@ -2306,7 +2358,8 @@ end
 $$;
 
 comment on function wait_end is
-  'Ends one wait_begin of this session: producers need not notify it any more. Errors: JQ001, JQ004, 22023.';
+  'Ends one wait_begin of this session: producers need not notify it any more. Errors: JQ001, '
+  'JQ004, 22023.';
 
 -- next_run_at: when the queue's next unclaimed job is due.
 --
@@ -2352,12 +2405,12 @@ end
 $$;
 
 comment on function next_run_at is
-  'When the queue''s next unclaimed job is due: a past instant if one is ready, null if there is none. '
-  'Errors: JQ001, 22023.';
+  'When the queue''s next unclaimed job is due: a past instant if one is ready, null if there is '
+  'none. Errors: JQ001, 22023.';
 
 -- sweep: the housekeeping of every queue, bounded to n jobs of each kind per lane. Claims do it for
--- their own queue; this is for queues that nobody claims from, for callers in other isolation levels,
--- and for pg_cron.
+-- their own queue; this is for queues that nobody claims from, for callers in other isolation
+-- levels, and for pg_cron.
 --
 -- Locks:  rows of the jobs concerned, skipping those that others hold: any number of sweeps may run
 --         at once.
@@ -2375,11 +2428,11 @@ as $$
 declare
   queue_id bigint;
   swept record;
-  recovered bigint := 0;
-  exhausted bigint := 0;
-  late bigint := 0;
-  expired bigint := 0;
-  purged bigint := 0;
+  recovered bigint := 0::bigint;
+  exhausted bigint := 0::bigint;
+  late bigint := 0::bigint;
+  expired bigint := 0::bigint;
+  purged bigint := 0::bigint;
 begin
   if n is null or n < 0 then
     raise exception 'n must not be null or negative' using errcode = '22023';
@@ -2405,10 +2458,10 @@ end
 $$;
 
 comment on function sweep is
-  'Housekeeping of every queue, at most n jobs of each kind per lane. Answers (task, count): recovered '
-  '(lease ran out, ready again), exhausted (ran out at the last attempt, dead), late (committed after '
-  'the mark had passed, ready again), expired (past expires_at, dead), purged (dead rows past '
-  'keep_dead). Later versions may add tasks. Errors: 22023, 25001.';
+  'Housekeeping of every queue, at most n jobs of each kind per lane. Answers (task, count): '
+  'recovered (lease ran out, ready again), exhausted (ran out at the last attempt, dead), late '
+  '(committed after the mark had passed, ready again), expired (past expires_at, dead), purged '
+  '(dead rows past keep_dead). Later versions may add tasks. Errors: 22023, 25001.';
 
 -- schema_version: the release this schema is at.
 --
@@ -2457,8 +2510,10 @@ comment on column queues.retry_backoff is 'fixed, linear or exponential.';
 comment on column queues.retry_factor is 'Base of the exponential curve.';
 comment on column queues.retry_delay is 'Delay before the second run.';
 comment on column queues.retry_max_delay is 'Cap of the curve, before jitter.';
-comment on column queues.retry_jitter is 'The delay is multiplied with a number drawn uniformly from here.';
-comment on column queues.expires_in is 'A job not finished this long after its run time is dead; null: never.';
+comment on column queues.retry_jitter is
+  'The delay is multiplied with a number drawn uniformly from here.';
+comment on column queues.expires_in is
+  'A job not finished this long after its run time is dead; null: never.';
 comment on column queues.keep_dead is 'How long dead jobs are kept.';
 comment on column queues.notify is 'Whether idle consumers are woken.';
 comment on column queues.max_payload is 'Bytes of the payload as JSON text.';
@@ -2500,7 +2555,8 @@ comment on view jobs is 'Live jobs with every option resolved.';
 comment on column jobs.job_id is 'Id.';
 comment on column jobs.queue is 'Name of the queue.';
 comment on column jobs.state is
-  'ready, scheduled (run_at in the future) or running. A job whose lease ran out is ready: the next sweep frees it.';
+  'ready, scheduled (run_at in the future) or running. A job whose lease ran out is ready: the '
+  'next sweep frees it.';
 comment on column jobs.priority is 'Higher runs first.';
 comment on column jobs.run_at is 'Not before this instant.';
 comment on column jobs.enqueued_at is 'Database clock at enqueue.';
@@ -2562,8 +2618,9 @@ comment on column dead_jobs.payload is 'As the producer gave it.';
 --
 -- Locks:  none.
 -- Raises: nothing.
--- Notes:  Siblings, not a ladder: a producer cannot settle, a worker cannot administer. `owner` stands
---         for what nobody is given. _now is among the observer's because views call it as the reader.
+-- Notes:  Siblings, not a ladder: a producer cannot settle, a worker cannot administer. `owner`
+--         stands for what nobody is given. _now is among the observer's because views call it as
+--         the reader.
 create or replace function _capabilities()
 returns table (name text, kind text, capability text)
 language sql
@@ -2612,8 +2669,8 @@ comment on function _capabilities is
 -- Raises: nothing.
 -- Notes:  A replaced function keeps its old privileges, and a new one is open to PUBLIC: so all are
 --         taken back first, from PUBLIC, from every role that has a capability and from `former`,
---         which has just lost one. Roles that no longer exist are forgotten.
---         Dynamic, because GRANT takes no parameters; the names come from the catalog and are quoted.
+--         which has just lost one. Roles that no longer exist are forgotten. Dynamic, because GRANT
+--         takes no parameters; the names come from the catalog and are quoted.
 create or replace function _apply_grants(former name default null)
 returns void
 language plpgsql
@@ -2661,7 +2718,8 @@ end
 $$;
 
 comment on function _apply_grants is
-  'Makes the privileges in this schema what access_grant and _capabilities say. Private; each upgrade calls it.';
+  'Makes the privileges in this schema what access_grant and _capabilities say. Private; each '
+  'upgrade calls it.';
 
 -- _check_access: refuses a capability or role that is not there.
 --
@@ -2715,8 +2773,8 @@ end
 $$;
 
 comment on function grant_access is
-  'Gives an existing role a capability: producer (enqueue), worker (claim and settle), observer (look) or '
-  'admin (queues, sweep, look). A role may have several. Owner only. Errors: 22023.';
+  'Gives an existing role a capability: producer (enqueue), worker (claim and settle), observer '
+  '(look) or admin (queues, sweep, look). A role may have several. Owner only. Errors: 22023.';
 
 -- revoke_access: takes a capability back from a role.
 --
@@ -2740,7 +2798,8 @@ end
 $$;
 
 comment on function revoke_access is
-  'Takes a capability back from a role; nothing happens if it had it not. Owner only. Errors: 22023.';
+  'Takes a capability back from a role; nothing happens if it had it not. Owner only. Errors: '
+  '22023.';
 
 do $$ begin perform _apply_grants(); end $$;
 

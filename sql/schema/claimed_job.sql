@@ -1,5 +1,5 @@
--- claimed_job: a row of claim. A type of its own, so that it can gain attributes without a change of
--- claim's signature.
+-- claimed_job: a row of claim. A type of its own, so that it can gain attributes without a change
+-- of claim's signature.
 create type claimed_job as (
   job_id bigint,
   token bigint,

@@ -7,6 +7,7 @@ create table access_grant (
 );
 
 comment on table access_grant is
-  'Capabilities given to roles. Written by grant_access and revoke_access, applied by _apply_grants.';
+  'Capabilities given to roles. Written by grant_access and revoke_access, applied by '
+  '_apply_grants.';
 comment on column access_grant.role_name is 'An existing role.';
 comment on column access_grant.capability is 'producer, worker, observer or admin.';

@@ -40,7 +40,8 @@ create index job_claim on job (lane_id, run_at, id);
 create index job_expires on job (expires_at) where expires_at is not null;
 
 comment on table job is
-  'Live jobs. Inserted by enqueue, claimed by claim, settled by ack, retry, release, dead_letter, sweep.';
+  'Live jobs. Inserted by enqueue, claimed by claim, settled by ack, retry, release, dead_letter, '
+  'sweep.';
 comment on column job.id is 'Never used twice; order within one instant of one lane.';
 comment on column job.lane_id is 'queue_id * 65536 + priority + 32768, see table lane.';
 comment on column job.run_at is 'Not before this instant; also the order within a lane.';
@@ -52,12 +53,14 @@ comment on column job.attempt is 'Runs begun and not given back; 1 in the first 
 comment on column job.worker is 'Label of the current claimant.';
 comment on column job.last_error is 'Error of the last failed run, at most 8192 characters.';
 comment on column job.expires_at is 'Dead if not finished by then; null: never.';
-comment on column job.max_attempts is 'Set for this job; null: as that version of the queue says. So the five below.';
+comment on column job.max_attempts is
+  'Set for this job; null: as that version of the queue says. So the five below.';
 comment on column job.visibility_timeout is 'Length of a lease.';
 comment on column job.retry_backoff is 'fixed, linear or exponential.';
 comment on column job.retry_factor is 'Base of the exponential curve.';
 comment on column job.retry_delay is 'Delay before the second run.';
 comment on column job.retry_max_delay is 'Cap of the curve, before jitter.';
-comment on column job.retry_jitter is 'The delay is multiplied with a number drawn uniformly from here.';
+comment on column job.retry_jitter is
+  'The delay is multiplied with a number drawn uniformly from here.';
 comment on column job.headers is 'A JSON object of the producer''s, for tracing and the like.';
 comment on column job.payload is 'The work, as the producer gave it.';

@@ -5,8 +5,8 @@
 -- id >> 16 is the queue, (id & 65535) - 32768 the priority, and the lanes of a queue are one range.
 --
 -- The index is not unique on purpose. With a unique one, the first producer at a new priority would
--- make every other producer there wait until its transaction ends. A lane listed twice does no harm:
--- readers take the distinct ids.
+-- make every other producer there wait until its transaction ends. A lane listed twice does no
+-- harm: readers take the distinct ids.
 create table lane (
   id bigint not null
 );
@@ -14,5 +14,6 @@ create table lane (
 create index lane_id on lane (id);
 
 comment on table lane is
-  'Lanes, one per queue and priority in use; may list one twice. Written by create_queue, enqueue and enqueue_many.';
+  'Lanes, one per queue and priority in use; may list one twice. Written by create_queue, enqueue '
+  'and enqueue_many.';
 comment on column lane.id is 'queue_id * 65536 + priority + 32768.';

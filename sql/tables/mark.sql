@@ -6,7 +6,8 @@
 -- nothing alive does, and no transaction is open that could still commit such a job.
 --
 -- A log and not one row per lane: a row updated twenty times a second becomes itself a chain of
--- dead versions that every claim walks. A mark is a lower bound, so an old one is slow, never wrong.
+-- dead versions that every claim walks. A mark is a lower bound, so an old one is slow, never
+-- wrong.
 create table mark (
   lane_id bigint not null,
   seq bigint generated always as identity,
@@ -22,11 +23,16 @@ create table mark (
 );
 
 comment on table mark is
-  'Per lane: where claims and sweeps start. Append-only. Written by claim and sweep, pruned by sweep.';
+  'Per lane: where claims and sweeps start. Append-only. Written by claim and sweep, pruned by '
+  'sweep.';
 comment on column mark.lane_id is 'The lane.';
 comment on column mark.seq is 'The highest one of a lane counts.';
-comment on column mark.head is 'Nothing claimable has a smaller run_at, late commits excepted: sweeps look for those.';
-comment on column mark.tail is 'No live job has a smaller run_at, and no open producer can add one.';
+comment on column mark.head is
+  'Nothing claimable has a smaller run_at, late commits excepted: sweeps look for those.';
+comment on column mark.tail is
+  'No live job has a smaller run_at, and no open producer can add one.';
 comment on column mark.made_at is 'Database clock; claims append a new mark at most every 50 ms.';
-comment on column mark.swept_at is 'When the lane was last swept; claims sweep it again after a second.';
-comment on column mark.busy is 'Whether jobs were passed. An idle lane gets one closing mark and then none.';
+comment on column mark.swept_at is
+  'When the lane was last swept; claims sweep it again after a second.';
+comment on column mark.busy is
+  'Whether jobs were passed. An idle lane gets one closing mark and then none.';

@@ -29,8 +29,10 @@ create unique index queue_id on queue (id) where current;
 
 comment on table queue is
   'Queues, one row per version of their settings. Written by create_queue; read by every function.';
-comment on column queue.version is 'Version of the settings, over all queues; job.settings names one.';
-comment on column queue.id is 'The queue: the same in all its versions; part of its lanes'' ids and of its channel.';
+comment on column queue.version is
+  'Version of the settings, over all queues; job.settings names one.';
+comment on column queue.id is
+  'The queue: the same in all its versions; part of its lanes'' ids and of its channel.';
 comment on column queue.current is 'Whether new jobs get this version. One row a queue.';
 comment on column queue.name is '1 to 100 bytes: ASCII letters, digits and _ - . : /';
 comment on column queue.max_attempts is 'Runs in all, the first included.';
@@ -39,9 +41,13 @@ comment on column queue.retry_backoff is 'fixed, linear or exponential.';
 comment on column queue.retry_factor is 'Base of the exponential curve.';
 comment on column queue.retry_delay is 'Delay before the second run.';
 comment on column queue.retry_max_delay is 'Cap of the curve, before jitter.';
-comment on column queue.retry_jitter is 'The delay is multiplied with a number drawn uniformly from here.';
-comment on column queue.expires_in is 'A job not finished this long after its run time is dead. Null: never.';
-comment on column queue.keep_dead is 'How long dead jobs are kept. Infinity (PostgreSQL 17 or later): forever.';
+comment on column queue.retry_jitter is
+  'The delay is multiplied with a number drawn uniformly from here.';
+comment on column queue.expires_in is
+  'A job not finished this long after its run time is dead. Null: never.';
+comment on column queue.keep_dead is
+  'How long dead jobs are kept. Infinity (PostgreSQL 17 or later): forever.';
 comment on column queue.notify is 'Whether idle consumers are woken.';
-comment on column queue.max_payload is 'Bytes of the payload as JSON text; the headers have the same bound.';
+comment on column queue.max_payload is
+  'Bytes of the payload as JSON text; the headers have the same bound.';
 comment on column queue.created_at is 'Database clock when this version was made.';

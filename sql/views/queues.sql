@@ -25,8 +25,10 @@ comment on column queues.retry_backoff is 'fixed, linear or exponential.';
 comment on column queues.retry_factor is 'Base of the exponential curve.';
 comment on column queues.retry_delay is 'Delay before the second run.';
 comment on column queues.retry_max_delay is 'Cap of the curve, before jitter.';
-comment on column queues.retry_jitter is 'The delay is multiplied with a number drawn uniformly from here.';
-comment on column queues.expires_in is 'A job not finished this long after its run time is dead; null: never.';
+comment on column queues.retry_jitter is
+  'The delay is multiplied with a number drawn uniformly from here.';
+comment on column queues.expires_in is
+  'A job not finished this long after its run time is dead; null: never.';
 comment on column queues.keep_dead is 'How long dead jobs are kept.';
 comment on column queues.notify is 'Whether idle consumers are woken.';
 comment on column queues.max_payload is 'Bytes of the payload as JSON text.';

@@ -5,8 +5,8 @@
 -- Raises: nothing.
 -- Notes:  A replaced function keeps its old privileges, and a new one is open to PUBLIC: so all are
 --         taken back first, from PUBLIC, from every role that has a capability and from `former`,
---         which has just lost one. Roles that no longer exist are forgotten.
---         Dynamic, because GRANT takes no parameters; the names come from the catalog and are quoted.
+--         which has just lost one. Roles that no longer exist are forgotten. Dynamic, because GRANT
+--         takes no parameters; the names come from the catalog and are quoted.
 create or replace function _apply_grants(former name default null)
 returns void
 language plpgsql
@@ -54,4 +54,5 @@ end
 $$;
 
 comment on function _apply_grants is
-  'Makes the privileges in this schema what access_grant and _capabilities say. Private; each upgrade calls it.';
+  'Makes the privileges in this schema what access_grant and _capabilities say. Private; each '
+  'upgrade calls it.';

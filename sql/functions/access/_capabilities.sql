@@ -2,8 +2,9 @@
 --
 -- Locks:  none.
 -- Raises: nothing.
--- Notes:  Siblings, not a ladder: a producer cannot settle, a worker cannot administer. `owner` stands
---         for what nobody is given. _now is among the observer's because views call it as the reader.
+-- Notes:  Siblings, not a ladder: a producer cannot settle, a worker cannot administer. `owner`
+--         stands for what nobody is given. _now is among the observer's because views call it as
+--         the reader.
 create or replace function _capabilities()
 returns table (name text, kind text, capability text)
 language sql

@@ -19,5 +19,5 @@ end
 $$;
 
 comment on function grant_access is
-  'Gives an existing role a capability: producer (enqueue), worker (claim and settle), observer (look) or '
-  'admin (queues, sweep, look). A role may have several. Owner only. Errors: 22023.';
+  'Gives an existing role a capability: producer (enqueue), worker (claim and settle), observer '
+  '(look) or admin (queues, sweep, look). A role may have several. Owner only. Errors: 22023.';

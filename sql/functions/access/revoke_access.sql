@@ -20,4 +20,5 @@ end
 $$;
 
 comment on function revoke_access is
-  'Takes a capability back from a role; nothing happens if it had it not. Owner only. Errors: 22023.';
+  'Takes a capability back from a role; nothing happens if it had it not. Owner only. Errors: '
+  '22023.';

@@ -17,5 +17,5 @@ end
 $$;
 
 comment on function ack is
-  'Ends a job as done. Answers ''acked'' (the row is gone), ''lost'' (another claim holds the job or the '
-  'lease ran out; nothing changed) or ''gone'' (no such job any more). Errors: 22023.';
+  'Ends a job as done. Answers ''acked'' (the row is gone), ''lost'' (another claim holds the job '
+  'or the lease ran out; nothing changed) or ''gone'' (no such job any more). Errors: 22023.';

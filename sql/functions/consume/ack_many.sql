@@ -48,5 +48,5 @@ end
 $$;
 
 comment on function ack_many is
-  'Ends many jobs as done. Answers one row per item in input order: (ordinal from 1, job_id, outcome as '
-  'in ack). A stale item does not touch the others. Errors: 22023.';
+  'Ends many jobs as done. Answers one row per item in input order: (ordinal from 1, job_id, '
+  'outcome as in ack). A stale item does not touch the others. Errors: 22023.';

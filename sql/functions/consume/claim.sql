@@ -125,7 +125,7 @@ end
 $$;
 
 comment on function claim is
-  'Takes up to n ready jobs of the queue under a lease of visibility_timeout (default: the job''s), '
-  'highest priority first, then by run time and id. worker: a label of 1 to 200 bytes. Answers '
-  'claimed_job rows in that order; none if nothing is ready or n <= 0. Each claim raises the job''s '
-  'token and attempt. Errors: JQ001, 22023.';
+  'Takes up to n ready jobs of the queue under a lease of visibility_timeout (default: the '
+  'job''s), highest priority first, then by run time and id. worker: a label of 1 to 200 bytes. '
+  'Answers claimed_job rows in that order; none if nothing is ready or n <= 0. Each claim raises '
+  'the job''s token and attempt. Errors: JQ001, 22023.';

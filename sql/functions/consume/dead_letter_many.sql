@@ -55,6 +55,6 @@ end
 $$;
 
 comment on function dead_letter_many is
-  'Ends many jobs as dead. errors has one element per job, a null one meaning ''failed''. Answers one row '
-  'per item in input order: (ordinal from 1, job_id, outcome as in dead_letter). A stale item does not '
-  'touch the others. Errors: 22023.';
+  'Ends many jobs as dead. errors has one element per job, a null one meaning ''failed''. Answers '
+  'one row per item in input order: (ordinal from 1, job_id, outcome as in dead_letter). A stale '
+  'item does not touch the others. Errors: 22023.';

@@ -69,6 +69,7 @@ end
 $$;
 
 comment on function heartbeat_many is
-  'Renews many leases. extends has one element per job, a null one meaning the job''s visibility timeout. '
-  'Answers one row per item in input order: (ordinal from 1, job_id, outcome, lease_until and '
-  'observed_at as in heartbeat). A stale item does not touch the others. Errors: 22023.';
+  'Renews many leases. extends has one element per job, a null one meaning the job''s visibility '
+  'timeout. Answers one row per item in input order: (ordinal from 1, job_id, outcome, '
+  'lease_until and observed_at as in heartbeat). A stale item does not touch the others. Errors: '
+  '22023.';

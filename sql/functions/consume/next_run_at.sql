@@ -42,5 +42,5 @@ end
 $$;
 
 comment on function next_run_at is
-  'When the queue''s next unclaimed job is due: a past instant if one is ready, null if there is none. '
-  'Errors: JQ001, 22023.';
+  'When the queue''s next unclaimed job is due: a past instant if one is ready, null if there is '
+  'none. Errors: JQ001, 22023.';

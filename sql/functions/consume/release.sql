@@ -15,5 +15,5 @@ end
 $$;
 
 comment on function release is
-  'Gives a job back at no cost of an attempt, to run again at once or after delay: for shutdown and '
-  'snooze. Answers ''released'', ''lost'' or ''gone'' as in ack. Errors: 22023.';
+  'Gives a job back at no cost of an attempt, to run again at once or after delay: for shutdown '
+  'and snooze. Answers ''released'', ''lost'' or ''gone'' as in ack. Errors: 22023.';

@@ -61,6 +61,6 @@ end
 $$;
 
 comment on function release_many is
-  'Gives many jobs back at no cost of an attempt. delays has one element per job, a null one meaning at '
-  'once. Answers one row per item in input order: (ordinal from 1, job_id, outcome as in release). A '
-  'stale item does not touch the others. Errors: 22023.';
+  'Gives many jobs back at no cost of an attempt. delays has one element per job, a null one '
+  'meaning at once. Answers one row per item in input order: (ordinal from 1, job_id, outcome as '
+  'in release). A stale item does not touch the others. Errors: 22023.';

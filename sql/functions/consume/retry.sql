@@ -23,6 +23,6 @@ end
 $$;
 
 comment on function retry is
-  'Gives a failed job back, to run again after delay, or after its own backoff if that is null. error is '
-  'kept, at most 8192 characters. Answers ''retried'', ''dead'' (that was the last attempt: reason ''max '
-  'attempts exceeded''), ''lost'' or ''gone'' as in ack. Errors: 22023.';
+  'Gives a failed job back, to run again after delay, or after its own backoff if that is null. '
+  'error is kept, at most 8192 characters. Answers ''retried'', ''dead'' (that was the last '
+  'attempt: reason ''max attempts exceeded''), ''lost'' or ''gone'' as in ack. Errors: 22023.';

@@ -2,7 +2,8 @@
 --
 -- Locks:  the rows, in id order; a producer's locks in their lanes (_announce).
 -- Raises: 22023 for arrays with nulls or of unequal length, and for bad delays.
--- Notes:  The run_at is new, so the job joins the end of its lane: claims do not look behind the mark.
+-- Notes:  The run_at is new, so the job joins the end of its lane: claims do not look behind the
+--         mark.
 create or replace function retry_many(
   job_ids bigint[],
   tokens bigint[],
@@ -94,6 +95,6 @@ end
 $$;
 
 comment on function retry_many is
-  'Gives many failed jobs back. errors and delays have one element per job, a null one meaning none and '
-  'the job''s backoff. Answers one row per item in input order: (ordinal from 1, job_id, outcome as in '
-  'retry). A stale item does not touch the others. Errors: 22023.';
+  'Gives many failed jobs back. errors and delays have one element per job, a null one meaning '
+  'none and the job''s backoff. Answers one row per item in input order: (ordinal from 1, job_id, '
+  'outcome as in retry). A stale item does not touch the others. Errors: 22023.';

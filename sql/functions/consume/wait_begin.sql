@@ -25,4 +25,5 @@ $$;
 
 comment on function wait_begin is
   'Declares this session an idle consumer: from now on producers of the queue notify. Answers the '
-  'channel to LISTEN on; quote it as an identifier. Pair each call with one wait_end. Errors: JQ001, 22023.';
+  'channel to LISTEN on; quote it as an identifier. Pair each call with one wait_end. Errors: '
+  'JQ001, 22023.';

@@ -24,4 +24,5 @@ end
 $$;
 
 comment on function wait_end is
-  'Ends one wait_begin of this session: producers need not notify it any more. Errors: JQ001, JQ004, 22023.';
+  'Ends one wait_begin of this session: producers need not notify it any more. Errors: JQ001, '
+  'JQ004, 22023.';

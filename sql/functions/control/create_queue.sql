@@ -64,8 +64,8 @@ end
 $$;
 
 comment on function create_queue is
-  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, not beginning with pgq. '
-  'Settings and defaults: max_attempts 5 runs, visibility_timeout 30 s, retry_backoff exponential, '
-  'retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, retry_jitter [0.8,1.2], expires_in none, '
-  'keep_dead 14 days, notify true, max_payload 1048576 bytes. Answers true if made, false if it was '
-  'there (left unchanged). Errors: 22023, JQ005.';
+  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, not beginning with '
+  'pgq. Settings and defaults: max_attempts 5 runs, visibility_timeout 30 s, retry_backoff '
+  'exponential, retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, retry_jitter '
+  '[0.8,1.2], expires_in none, keep_dead 14 days, notify true, max_payload 1048576 bytes. Answers '
+  'true if made, false if it was there (left unchanged). Errors: 22023, JQ005.';

@@ -36,7 +36,8 @@ begin
       where i.id between _advance_marks.queue_id << 16 and (_advance_marks.queue_id << 16) + 65535
     ) l
     left join lateral (
-      select case when k.head <= clock then k.head end as head, k.tail, k.made_at, k.swept_at, k.busy
+      select case when k.head <= clock then k.head end as head,
+        k.tail, k.made_at, k.swept_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on true
     left join lateral (
@@ -67,4 +68,5 @@ begin
 end
 $$;
 
-comment on function _advance_marks is 'Appends marks for the lanes of a queue in which claims have passed jobs. Private.';
+comment on function _advance_marks is
+  'Appends marks for the lanes of a queue in which claims have passed jobs. Private.';

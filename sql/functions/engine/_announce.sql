@@ -2,8 +2,8 @@
 -- is a safe run_at there.
 --
 -- Locks:  two shared advisory locks, held until the transaction ends: (lane, -1), taken by every
---         open producer of the lane, and (lane, slot), the 100 ms in which this one began. Producers
---         never wait for each other.
+--         open producer of the lane, and (lane, slot), the 100 ms in which this one began.
+--         Producers never wait for each other.
 -- Raises: nothing.
 -- Notes:  Commit order is not run_at order. A job of a transaction that is still open may lie below
 --         a mark by the time it commits, and no claim would see it. So marks stop at the first slot
@@ -45,4 +45,5 @@ end
 $$;
 
 comment on function _announce is
-  'Announces this transaction as a producer of the lane; answers a run_at that no mark has passed. Private.';
+  'Announces this transaction as a producer of the lane; answers a run_at that no mark has '
+  'passed. Private.';

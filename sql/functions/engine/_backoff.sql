@@ -21,12 +21,12 @@ as $$
 declare
   base constant double precision := date_part('epoch', delay);
   cap constant double precision := date_part('epoch', max_delay);
-  low constant double precision := lower(jitter);
-  high constant double precision := upper(jitter);
+  low constant double precision := lower(jitter)::double precision;
+  high constant double precision := upper(jitter)::double precision;
   wait double precision;
 begin
   if base <= 0 or cap <= 0 then
-    return '0';
+    return interval '0';
   end if;
   wait := case backoff
     when 'fixed' then base

@@ -3,7 +3,11 @@
 --
 -- Locks:  none.
 -- Raises: 22023.
-create or replace function _check_duration(what text, duration interval, forever boolean default false)
+create or replace function _check_duration(
+  what text,
+  duration interval,
+  forever boolean default false
+)
 returns void
 language plpgsql
 immutable
@@ -23,4 +27,5 @@ end
 $$;
 
 comment on function _check_duration is
-  'Refuses a duration outside 0 to 9007199254740 ms (22023); null passes, and infinity where asked for. Private.';
+  'Refuses a duration outside 0 to 9007199254740 ms (22023); null passes, and infinity where '
+  'asked for. Private.';

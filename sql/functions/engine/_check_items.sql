@@ -2,7 +2,11 @@
 --
 -- Locks:  none.
 -- Raises: 22023 for null arrays, null ids or tokens, several dimensions, unequal lengths.
-create or replace function _check_items(job_ids bigint[], tokens bigint[], others integer[] default '{}')
+create or replace function _check_items(
+  job_ids bigint[],
+  tokens bigint[],
+  others integer[] default '{}'
+)
 returns void
 language plpgsql
 immutable
@@ -27,4 +31,5 @@ end
 $$;
 
 comment on function _check_items is
-  'Refuses item arrays with nulls or of unequal length (22023); `others` are lengths of further arrays. Private.';
+  'Refuses item arrays with nulls or of unequal length (22023); `others` are lengths of further '
+  'arrays. Private.';

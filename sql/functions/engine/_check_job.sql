@@ -60,4 +60,5 @@ begin
 end
 $$;
 
-comment on function _check_job is 'Refuses a payload, headers, priority, delay or run_at that cannot be (JQ007, 22023). Private.';
+comment on function _check_job is
+  'Refuses a payload, headers, priority, delay or run_at that cannot be (JQ007, 22023). Private.';

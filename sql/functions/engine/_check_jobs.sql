@@ -59,4 +59,5 @@ begin
 end
 $$;
 
-comment on function _check_jobs is 'Refuses a batch with an item that _check_job refuses, naming the item. Private.';
+comment on function _check_jobs is
+  'Refuses a batch with an item that _check_job refuses, naming the item. Private.';

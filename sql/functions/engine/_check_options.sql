@@ -29,4 +29,5 @@ begin
 end
 $$;
 
-comment on function _check_options is 'Refuses an options object with unknown keys (JQ005). Private.';
+comment on function _check_options is
+  'Refuses an options object with unknown keys (JQ005). Private.';

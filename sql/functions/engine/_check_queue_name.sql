@@ -27,4 +27,5 @@ begin
 end
 $$;
 
-comment on function _check_queue_name is 'Refuses an invalid or reserved queue name (22023). Private.';
+comment on function _check_queue_name is
+  'Refuses an invalid or reserved queue name (22023). Private.';

@@ -55,4 +55,5 @@ end
 $$;
 
 comment on function _check_run_options is
-  'Refuses nonsensical attempts, durations and retry settings (22023); null means not given. Private.';
+  'Refuses nonsensical attempts, durations and retry settings (22023); null means not given. '
+  'Private.';

@@ -27,4 +27,5 @@ begin
 end
 $$;
 
-comment on function _find_queue is 'The queue with that name in its current version; JQ001 if there is none. Private.';
+comment on function _find_queue is
+  'The queue with that name in its current version; JQ001 if there is none. Private.';

@@ -4,8 +4,8 @@
 -- Locks:  none.
 -- Raises: nothing.
 -- Notes:  A batch is settled by `where id = any (ids)`, which can only be a probe of the primary
---         key; a join with unnest(ids, tokens) may turn into a scan of the table, and once ran at 98
---         instead of 900 calls a second. The item's other values are then found with
+--         key; a join with unnest(ids, tokens) may turn into a scan of the table, and once ran at
+--         98 instead of 900 calls a second. The item's other values are then found with
 --         width_bucket(id, ids), a binary search in C, and `places`.
 create or replace function _in_id_order(
   job_ids bigint[],

@@ -1,8 +1,8 @@
 -- _keep_house: the housekeeping that claims do, bounded and at most once a second: a queue's lanes
 -- that had work since their last sweep, and what is due in any case.
 --
--- Locks:  an advisory lock on (queue, second) until the transaction ends, so that one caller a second
---         does it, and a caller that stays open holds up only its own second.
+-- Locks:  an advisory lock on (queue, second) until the transaction ends, so that one caller a
+--         second does it, and a caller that stays open holds up only its own second.
 -- Raises: nothing.
 -- Notes:  The session remembers when it last tried. So an idle queue is looked after too, at the
 --         cost of a few index probes a second, and writes nothing.

@@ -13,10 +13,11 @@ begin
     return null;
   end if;
   if duration > timestamptz '294276-12-31 00:00:00+00' - instant then
-    return 'infinity';
+    return timestamptz 'infinity';
   end if;
   return instant + duration;
 end
 $$;
 
-comment on function _later is 'instant + duration, saturating at infinity; null for a null duration. Private.';
+comment on function _later is
+  'instant + duration, saturating at infinity; null for a null duration. Private.';

@@ -1,5 +1,5 @@
--- _reopen: announces this transaction in the lanes of jobs that it is about to make claimable again,
--- and answers a run_at for them.
+-- _reopen: announces this transaction in the lanes of jobs that it is about to make claimable
+-- again, and answers a run_at for them.
 --
 -- Locks:  as _announce, for each lane.
 -- Raises: nothing.
@@ -22,4 +22,5 @@ begin
 end
 $$;
 
-comment on function _reopen is 'Announces a producer in the lanes of the given jobs; answers a run_at for them. Private.';
+comment on function _reopen is
+  'Announces a producer in the lanes of the given jobs; answers a run_at for them. Private.';

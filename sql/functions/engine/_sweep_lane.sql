@@ -3,11 +3,11 @@
 --
 -- Locks:  rows of at most n jobs, skipping those that others hold; a producer's locks (_announce).
 -- Raises: nothing.
--- Notes:  All of them lie between tail and head, so no index on lease_until is needed; `whole` looks
---         from the bottom of the lane instead, for a clock that was set back.
---         A lease that ran out costs its attempt; the last one makes the job dead. The rest come back
---         with a fresh run_at, since claims do not look below the head. One guarded statement
---         locks and judges a row: a job that was acked, claimed or extended meanwhile is left alone.
+-- Notes:  All of them lie between tail and head, so no index on lease_until is needed; `whole`
+--         looks from the bottom of the lane instead, for a clock that was set back. A lease that
+--         ran out costs its attempt; the last one makes the job dead. The rest come back with a
+--         fresh run_at, since claims do not look below the head. One guarded statement locks and
+--         judges a row: a job that was acked, claimed or extended meanwhile is left alone.
 --         Afterwards the tail moves up to the oldest live job or the oldest open producer.
 create or replace function _sweep_lane(
   lane_id bigint,
@@ -65,8 +65,8 @@ begin
   ) x;
 
   exhausted := case when spent is null then 0 else _bury(spent, 'max attempts exceeded') end;
-  recovered := coalesce(cardinality(lost), 0);
-  late := coalesce(cardinality(unseen), 0);
+  recovered := coalesce(cardinality(lost), 0)::bigint;
+  late := coalesce(cardinality(unseen), 0)::bigint;
   if recovered + late > 0 then
     perform _announce(lane_id);
     update job j
@@ -94,4 +94,5 @@ end
 $$;
 
 comment on function _sweep_lane is
-  'Brings back or buries jobs of one lane whose lease ran out, and jobs committed late; moves the tail. Private.';
+  'Brings back or buries jobs of one lane whose lease ran out, and jobs committed late; moves the '
+  'tail. Private.';

@@ -30,9 +30,9 @@ declare
   ids bigint[];
   keep interval;
 begin
-  recovered := 0;
-  exhausted := 0;
-  late := 0;
+  recovered := 0::bigint;
+  exhausted := 0::bigint;
+  late := 0::bigint;
   for lane in
     select l.id
     from (
@@ -81,4 +81,5 @@ begin
 end
 $$;
 
-comment on function _sweep_queue is 'Bounded housekeeping of one queue; answers counts per kind. Private.';
+comment on function _sweep_queue is
+  'Bounded housekeeping of one queue; answers counts per kind. Private.';

@@ -1,4 +1,5 @@
--- _wake_queues: wakes the idle consumers of queues whose jobs were just given back, if they are due soon.
+-- _wake_queues: wakes the idle consumers of queues whose jobs were just given back, if they are due
+-- soon.
 --
 -- Locks:  as _wake.
 -- Raises: nothing.
@@ -27,4 +28,5 @@ begin
 end
 $$;
 
-comment on function _wake_queues is 'Wakes idle consumers of the queues in which these jobs are due soon. Private.';
+comment on function _wake_queues is
+  'Wakes idle consumers of the queues in which these jobs are due soon. Private.';

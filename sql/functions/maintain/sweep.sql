@@ -1,6 +1,6 @@
 -- sweep: the housekeeping of every queue, bounded to n jobs of each kind per lane. Claims do it for
--- their own queue; this is for queues that nobody claims from, for callers in other isolation levels,
--- and for pg_cron.
+-- their own queue; this is for queues that nobody claims from, for callers in other isolation
+-- levels, and for pg_cron.
 --
 -- Locks:  rows of the jobs concerned, skipping those that others hold: any number of sweeps may run
 --         at once.
@@ -18,11 +18,11 @@ as $$
 declare
   queue_id bigint;
   swept record;
-  recovered bigint := 0;
-  exhausted bigint := 0;
-  late bigint := 0;
-  expired bigint := 0;
-  purged bigint := 0;
+  recovered bigint := 0::bigint;
+  exhausted bigint := 0::bigint;
+  late bigint := 0::bigint;
+  expired bigint := 0::bigint;
+  purged bigint := 0::bigint;
 begin
   if n is null or n < 0 then
     raise exception 'n must not be null or negative' using errcode = '22023';
@@ -48,7 +48,7 @@ end
 $$;
 
 comment on function sweep is
-  'Housekeeping of every queue, at most n jobs of each kind per lane. Answers (task, count): recovered '
-  '(lease ran out, ready again), exhausted (ran out at the last attempt, dead), late (committed after '
-  'the mark had passed, ready again), expired (past expires_at, dead), purged (dead rows past '
-  'keep_dead). Later versions may add tasks. Errors: 22023, 25001.';
+  'Housekeeping of every queue, at most n jobs of each kind per lane. Answers (task, count): '
+  'recovered (lease ran out, ready again), exhausted (ran out at the last attempt, dead), late '
+  '(committed after the mark had passed, ready again), expired (past expires_at, dead), purged '
+  '(dead rows past keep_dead). Later versions may add tasks. Errors: 22023, 25001.';

@@ -1,14 +1,15 @@
--- enqueue: puts one job into a queue, in the caller's transaction: if that rolls back, there is no job.
+-- enqueue: puts one job into a queue, in the caller's transaction: if that rolls back, there is no
+-- job.
 --
 -- Locks:  as _announce; no row, and nothing another producer waits for.
--- Raises: JQ001 no such queue; JQ005 unknown option; JQ007 payload or headers too large; 22023 null,
---         negative or out-of-range arguments.
--- Notes:  All options are resolved here, with one clock reading. delay wins over run_at; a run_at in
---         the past becomes now. expires_in counts from the run time. Null for an option means the
---         queue's default.
---         A call with a payload and nothing else is judged by one expression; the checks that word
---         the errors run for the others. Each expression costs about 1.5 us in a new transaction.
---         The size is that of the JSON text: a few stored bytes such as 1e131071 print as 131,072.
+-- Raises: JQ001 no such queue; JQ005 unknown option; JQ007 payload or headers too large; 22023
+--         null, negative or out-of-range arguments.
+-- Notes:  All options are resolved here, with one clock reading. delay wins over run_at; a run_at
+--         in the past becomes now. expires_in counts from the run time. Null for an option means
+--         the queue's default. A call with a payload and nothing else is judged by one expression;
+--         the checks that word the errors run for the others. Each expression costs about 1.5 us in
+--         a new transaction. The size is that of the JSON text: a few stored bytes such as 1e131071
+--         print as 131,072.
 create or replace function enqueue(
   queue text,
   payload jsonb default '{}',
@@ -85,7 +86,7 @@ end
 $$;
 
 comment on function enqueue is
-  'Puts one job into a queue, in the caller''s transaction. payload: any JSON value. priority: higher '
-  'runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). Intervals are 0 to '
-  '9007199254740 ms; null options take the queue''s default. Answers (job_id, outcome), outcome '
-  '''inserted''. Errors: JQ001, JQ005, JQ007, 22023.';
+  'Puts one job into a queue, in the caller''s transaction. payload: any JSON value. priority: '
+  'higher runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). '
+  'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. Answers (job_id, '
+  'outcome), outcome ''inserted''. Errors: JQ001, JQ005, JQ007, 22023.';

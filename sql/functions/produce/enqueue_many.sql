@@ -1,4 +1,5 @@
--- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or none.
+-- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or
+-- none.
 --
 -- Locks:  as _announce, for each priority used.
 -- Raises: as enqueue; DETAIL names the item. 22023 also for arrays of unequal length.
@@ -88,6 +89,7 @@ end
 $$;
 
 comment on function enqueue_many is
-  'Puts many jobs into a queue, all or none, in the caller''s transaction. Arrays have one element per '
-  'payload, a null one meaning the default; the other options hold for all. Answers one row per payload '
-  'in input order: (ordinal from 1, job_id, outcome ''inserted''). Errors as enqueue, DETAIL naming the item.';
+  'Puts many jobs into a queue, all or none, in the caller''s transaction. Arrays have one element '
+  'per payload, a null one meaning the default; the other options hold for all. Answers one row '
+  'per payload in input order: (ordinal from 1, job_id, outcome ''inserted''). Errors as enqueue, '
+  'DETAIL naming the item.';

@@ -1,0 +1,1 @@
+"""The schema's migrations; in an installed package `pgq_sql._migrations`."""

@@ -1,0 +1,1 @@
+"""SQL of each release, and what all upgrades begin and end with."""

@@ -1,0 +1,1 @@
+"""Alembic's revisions, one for each release."""
