@@ -25,7 +25,7 @@ create table queue (
 );
 
 create unique index queue_name on queue (name) where current;
-create unique index queue_id on queue (id) where current;
+create index queue_versions on queue (id, version);
 
 comment on table queue is
   'Queues, one row per version of their settings. Written by create_queue; read by every function.';

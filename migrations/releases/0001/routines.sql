@@ -356,10 +356,8 @@ as $$
 declare
   n constant integer := cardinality(job_ids);
 begin
-  if job_ids is null or tokens is null
-    or array_position(job_ids, null) is not null or array_position(tokens, null) is not null
-  then
-    raise exception 'job_ids and tokens must not be null or hold nulls' using errcode = '22023';
+  if job_ids is null or tokens is null then
+    raise exception 'job_ids and tokens must not be null' using errcode = '22023';
   end if;
   if array_ndims(job_ids) > 1 or array_ndims(tokens) > 1
     or cardinality(tokens) <> n or n <> any (others)
@@ -367,6 +365,9 @@ begin
     raise exception 'arrays must have one element per job'
       using errcode = '22023',
         detail = format('%s job_ids, %s tokens', n, cardinality(tokens));
+  end if;
+  if array_position(job_ids, null) > 0 or array_position(tokens, null) > 0 then
+    raise exception 'job_ids and tokens must not hold nulls' using errcode = '22023';
   end if;
 end
 $$;
@@ -487,6 +488,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -609,6 +611,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
   queue_id bigint;
@@ -745,6 +748,7 @@ language plpgsql
 stable
 set search_path from current
 set enable_seqscan = off
+set jit = off
 as $$
 begin
   if exists (select from job j where j.id = _absent.job_id) then
@@ -769,6 +773,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
   lane bigint;
@@ -796,6 +801,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
   clock constant timestamptz := _now();
@@ -848,6 +854,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -945,6 +952,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -1323,6 +1331,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
   clock timestamptz := _now();
@@ -1443,6 +1452,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -1523,6 +1533,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -1650,6 +1661,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -1732,6 +1744,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -1825,6 +1838,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -1981,6 +1995,7 @@ set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
   target constant queue := _find_queue(queue);

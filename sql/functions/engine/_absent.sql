@@ -8,6 +8,7 @@ language plpgsql
 stable
 set search_path from current
 set enable_seqscan = off
+set jit = off
 as $$
 begin
   if exists (select from job j where j.id = _absent.job_id) then

@@ -15,10 +15,8 @@ as $$
 declare
   n constant integer := cardinality(job_ids);
 begin
-  if job_ids is null or tokens is null
-    or array_position(job_ids, null) is not null or array_position(tokens, null) is not null
-  then
-    raise exception 'job_ids and tokens must not be null or hold nulls' using errcode = '22023';
+  if job_ids is null or tokens is null then
+    raise exception 'job_ids and tokens must not be null' using errcode = '22023';
   end if;
   if array_ndims(job_ids) > 1 or array_ndims(tokens) > 1
     or cardinality(tokens) <> n or n <> any (others)
@@ -26,6 +24,9 @@ begin
     raise exception 'arrays must have one element per job'
       using errcode = '22023',
         detail = format('%s job_ids, %s tokens', n, cardinality(tokens));
+  end if;
+  if array_position(job_ids, null) > 0 or array_position(tokens, null) > 0 then
+    raise exception 'job_ids and tokens must not hold nulls' using errcode = '22023';
   end if;
 end
 $$;
