@@ -25,7 +25,10 @@ from pgq_sql.alembic import execute
 from pgq_sql.errors import PgqError
 
 config = context.config
-schema = context.get_x_argument(as_dictionary=True).get("schema", _install.SCHEMA)
+options = {"schema": _install.SCHEMA, **context.get_x_argument(as_dictionary=True)}
+schema = options.pop("schema")
+if options:
+    raise CommandError(f"unknown option -x {', '.join(options)}: there is schema=NAME")
 
 
 def offline() -> None:

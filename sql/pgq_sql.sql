@@ -108,7 +108,8 @@ begin
   if current_setting('pgq_install.release') <> 'base' then
     raise exception 'schema % is at %, this script starts from base',
       quote_ident(current_setting('pgq_install.schema')), current_setting('pgq_install.release')
-      using errcode = 'JQ006', hint = 'Use a script that starts there.';
+      using errcode = 'JQ006', hint = format('Make one that starts there: pgq sql --from %s, or '
+        'from_="%1$s" in a revision.', current_setting('pgq_install.release'));
   end if;
 end $$;
 
@@ -1421,7 +1422,9 @@ comment on function _sweep_queue is
 -- Locks:  an advisory lock on (queue, second) until the transaction ends, so that one caller a
 --         second does it, and a caller that stays open holds up only its own second.
 -- Raises: nothing.
--- Notes:  The session remembers when it last tried. So an idle queue is looked after too, at the
+-- Notes:  Marks first: the sweep looks below them. So a job whose claimant died comes back with the
+--         first claim after its lease, however long nobody has claimed.
+--         The session remembers when it last tried. So an idle queue is looked after too, at the
 --         cost of a few index probes a second, and writes nothing.
 create or replace function _keep_house(queue_id bigint, clock timestamptz)
 returns void
@@ -1435,6 +1438,7 @@ begin
     hashint8(queue_id # ('mark'::regclass::bigint << 31)),
     (date_part('epoch', clock)::bigint & 2147483647)::integer)
   then
+    perform _advance_marks(queue_id);
     perform _sweep_queue(queue_id, 100);
   end if;
 end
@@ -2697,6 +2701,7 @@ volatile
 set search_path from current
 as $$
 declare
+  here constant oid := (select n.oid from pg_namespace n where n.nspname = current_schema());
   holders text;
   target text;
   given record;
@@ -2711,11 +2716,11 @@ begin
   for target in
     select format('function %s', p.oid::regprocedure)
     from pg_proc p
-    where p.pronamespace = current_schema()::regnamespace
+    where p.pronamespace = here
     union all
     select format('table %s', c.oid::regclass)
     from pg_class c
-    where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'v')
+    where c.relnamespace = here and c.relkind in ('r', 'v')
     union all
     select format('schema %I', current_schema())
   loop

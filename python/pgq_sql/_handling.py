@@ -1,0 +1,185 @@
+"""Handlers: what they are given, what they may raise, and the threads they run in."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal, TypeAlias
+
+from .models import Job
+
+Handler: TypeAlias = "Callable[[RunningJob], object]"
+Verb: TypeAlias = Literal["ack", "retry", "dead_letter", "release"]
+
+ERROR_LIMIT = 4000
+"""Characters of error text that are kept with a job."""
+MESSAGE_LIMIT = 1000
+FRAMES = 6
+
+
+class Retry(Exception):
+    """Raise it in a handler: run the job again after `delay`, or after its backoff."""
+
+    def __init__(self, delay: timedelta | None = None, reason: str = "retry") -> None:
+        super().__init__(reason)
+        self.delay = None if delay is None else _not_negative(delay)
+
+
+class DeadLetter(Exception):
+    """Raise it in a handler: the job will never succeed; keep it among the dead."""
+
+    def __init__(self, reason: str = "failed") -> None:
+        super().__init__(reason)
+
+
+class Snooze(Exception):
+    """Raise it in a handler: not now, but after `delay`; costs no attempt."""
+
+    def __init__(self, delay: timedelta) -> None:
+        super().__init__(f"snoozed for {delay}")
+        self.delay = _not_negative(delay)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob(Job):
+    """A job in the hands of a worker."""
+
+    lost: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
+    """Set when the lease is lost. What the handler answers after that counts for nothing."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The claim: the same job may be claimed again while an old handler still runs."""
+        return self.job_id, self.token
+
+
+@dataclass(slots=True, eq=False)
+class Settlement:
+    """How a claim is to end."""
+
+    job: RunningJob
+    verb: Verb
+    error: str | None = None
+    delay: timedelta | None = None
+    answer: str | None = None
+    sent: bool = False
+    """It was sent and no answer came: it may have been carried out."""
+    refused: int = 0
+
+    @property
+    def headline(self) -> str:
+        """The first line of the error."""
+        return (self.error or "").partition("\n")[0]
+
+
+def settle(handler: Handler, job: RunningJob) -> Settlement:
+    """Run the handler; whatever it raises ends the job's run, not the thread."""
+    try:
+        handler(job)
+    except Retry as wish:
+        return Settlement(job, "retry", reason_text(wish), wish.delay)
+    except DeadLetter as wish:
+        return Settlement(job, "dead_letter", reason_text(wish))
+    except Snooze as wish:
+        return Settlement(job, "release", delay=wish.delay)
+    except BaseException as error:
+        return Settlement(job, "retry", error_text(error))
+    return Settlement(job, "ack")
+
+
+def error_text(error: BaseException) -> str:
+    """What to keep of an exception: type, message, cause, last frames."""
+    lines = [_headline(error), *_cause(error)]
+    if error.__traceback__ is not None:
+        # The first frame is settle's own.
+        frames = traceback.extract_tb(error.__traceback__.tb_next, limit=-FRAMES)
+        lines += [line.rstrip() for line in frames.format()]
+    return _storable(lines)
+
+
+def reason_text(wish: Retry | DeadLetter) -> str:
+    """What to keep of a wish: the reason it gives, and the cause it was raised from."""
+    return _storable([_message(wish), *_cause(wish)])
+
+
+def _cause(error: BaseException) -> list[str]:
+    return [] if error.__cause__ is None else [f"caused by {_headline(error.__cause__)}"]
+
+
+def _storable(lines: Iterable[str]) -> str:
+    # PostgreSQL stores neither NUL nor lone surrogates, and the text is not ours to refuse.
+    text = "\n".join(lines)[:ERROR_LIMIT].replace("\0", "\\0")
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _headline(error: BaseException) -> str:
+    kind = type(error)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    message = _message(error)
+    return f"{module}{kind.__qualname__}" + (f": {message}" if message else "")
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)[:MESSAGE_LIMIT]
+    except BaseException:
+        return "(its text cannot be had)"
+
+
+def _not_negative(delay: timedelta) -> timedelta:
+    if not isinstance(delay, timedelta):
+        raise TypeError(f"delay must be timedelta, not {type(delay).__name__}")
+    if delay < timedelta(0):
+        raise ValueError("delay must not be negative")
+    return delay
+
+
+class HandlerThreads:
+    """A fixed number of threads that run handlers, in the order of submission."""
+
+    def __init__(
+        self, size: int, handlers: Mapping[str, Handler], done: Callable[[Settlement], None]
+    ) -> None:
+        self._handlers = handlers
+        self._done = done
+        self._waiting: queue.SimpleQueue[RunningJob | None] = queue.SimpleQueue()
+        # Daemons: a handler that never returns must not keep the process.
+        self._threads = [
+            threading.Thread(target=self._run, name=f"pgq-handler-{number}", daemon=True)
+            for number in range(1, size + 1)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, jobs: Iterable[RunningJob]) -> None:
+        """Run these when a thread is free."""
+        for job in jobs:
+            self._waiting.put(job)
+
+    def take_back(self) -> list[RunningJob]:
+        """The jobs that no thread has begun; they will not run."""
+        jobs: list[RunningJob] = []
+        while True:
+            try:
+                job = self._waiting.get_nowait()
+            except queue.Empty:
+                return jobs
+            if job is not None:
+                jobs.append(job)
+
+    def close(self, patience: float) -> None:
+        """End the threads; one whose handler still runs ends after it."""
+        for _ in self._threads:
+            self._waiting.put(None)
+        ends = time.monotonic() + patience
+        for thread in self._threads:
+            thread.join(max(0.0, ends - time.monotonic()))
+
+    def _run(self) -> None:
+        while (job := self._waiting.get()) is not None:
+            self._done(settle(self._handlers[job.queue], job))

@@ -1,0 +1,162 @@
+"""LISTEN on a connection of its own: wakes the worker when a job arrives in an idle queue."""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import ConnStatus
+
+from ._connections import Connection
+from ._outage import UNREACHABLE, Outage, one_line
+from .client import Client
+from .errors import InvalidState, QueueNotFound
+
+CHECK_EVERY = 30.0
+"""Seconds without a notification after which the connection is tried."""
+TRY_AGAIN_AFTER = 60.0
+"""Seconds to rest where LISTEN is refused."""
+
+
+class Listener:
+    """Holds the idle lock of the queues to watch, and calls `wake` with those that have news.
+
+    A queue that begins to be watched is woken once: a job may have come before we listened.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        connect: Callable[[], Connection],
+        outage: Outage,
+        wake: Callable[[Collection[str]], None],
+        log: logging.Logger,
+    ) -> None:
+        self._client = client
+        self._connect = connect
+        self._outage = outage
+        self._wake = wake
+        self._log = log
+        self._wanted: frozenset[str] = frozenset()
+        self._closed = False
+        self._told = False
+        # A socket, because a thread can wait for it and for the connection at once.
+        self._bell, self._ring = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ring.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="pgq-listener", daemon=True)
+        self._thread.start()
+
+    def watch(self, queues: frozenset[str]) -> None:
+        """Watch these queues and no others."""
+        if queues != self._wanted:
+            self._wanted = queues
+            self._ring_bell()
+
+    def close(self, patience: float) -> None:
+        """Stop, and close the connection."""
+        self._closed = True
+        self._ring_bell()
+        self._thread.join(patience)
+
+    def _ring_bell(self) -> None:
+        # Blocked: it has rung often enough. Closed: there is nobody to hear it.
+        with suppress(OSError):
+            self._ring.send(b"!")
+
+    def _run(self) -> None:
+        with self._bell, self._ring:
+            self._listen()
+
+    def _listen(self) -> None:
+        while not self._closed:
+            try:
+                with self._connect() as conn:
+                    _Session(self, conn).serve()
+                return
+            except UNREACHABLE as error:
+                self._rest(self._outage.failed("listener", error))
+            except Exception as error:
+                if not self._told:
+                    self._told = True
+                    self._log.warning("cannot listen, so only polling: %s", one_line(error))
+                self._rest(TRY_AGAIN_AFTER)
+
+    def _rest(self, seconds: float) -> None:
+        ends = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._bell, selectors.EVENT_READ)
+            while not self._closed and (left := ends - time.monotonic()) > 0:
+                if selector.select(left):
+                    self._hush()
+
+    def _hush(self) -> None:
+        with suppress(BlockingIOError):
+            while self._bell.recv(1024):
+                pass
+
+
+class _Session:
+    """One connection's life."""
+
+    def __init__(self, owner: Listener, conn: Connection) -> None:
+        self._owner = owner
+        self._conn = conn
+        self._heard: set[str] = set()
+        self._held: set[str] = set()
+        self._queues: dict[str, str] = {}
+        # Notifications may come with the answer to any statement.
+        conn.add_notify_handler(lambda notify: self._heard.add(notify.channel))
+
+    def serve(self) -> None:
+        owner = self._owner
+        self._try()
+        with selectors.DefaultSelector() as selector:
+            selector.register(owner._bell, selectors.EVENT_READ)
+            selector.register(self._conn.pgconn.socket, selectors.EVENT_READ)
+            while not owner._closed:
+                self._follow(owner._wanted)
+                self._receive()
+                if not selector.select(CHECK_EVERY):
+                    self._try()
+                owner._hush()
+
+    def _try(self) -> None:
+        self._conn.execute("select 1")
+        self._owner._outage.over("listener")
+
+    def _follow(self, wanted: frozenset[str]) -> None:
+        """Take and leave idle locks until they are those of the queues to watch."""
+        for name in self._held - wanted:
+            self._held.discard(name)
+            with suppress(QueueNotFound, InvalidState):
+                self._owner._client.wait_end(name, conn=self._conn)
+        for name in wanted - self._held:
+            # Dropped meanwhile: the worker tells, and goes on polling.
+            with suppress(QueueNotFound):
+                channel = self._owner._client.wait_begin(name, conn=self._conn)
+                self._held.add(name)
+                if channel not in self._queues:
+                    self._conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+                    self._queues[channel] = name
+                self._owner._wake([name])
+
+    def _receive(self) -> None:
+        """Pass on what has been heard."""
+        pgconn = self._conn.pgconn
+        pgconn.consume_input()
+        while notify := pgconn.notifies():
+            self._heard.add(notify.relname.decode())
+        if pgconn.status != ConnStatus.OK:
+            raise psycopg.OperationalError("the connection was closed")
+        woken = [self._queues[channel] for channel in self._heard if channel in self._queues]
+        self._heard.clear()
+        if woken:
+            self._owner._wake(woken)

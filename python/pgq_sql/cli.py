@@ -1,0 +1,110 @@
+"""The command `pgq`. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 database not reachable."""
+
+from __future__ import annotations
+
+import io
+import sys
+from importlib.metadata import version as version_of
+from typing import Annotated, NoReturn
+
+import psycopg
+
+from . import _install
+from ._releases import BASE
+from .errors import PgqError
+
+try:
+    import typer
+
+    from .demo import demo
+except ModuleNotFoundError as error:
+    sys.exit(f"pgq needs {error.name}: pip install 'pgq_sql[cli]'")
+
+FAILED, USAGE, UNREACHABLE = 1, 2, 3
+
+app = typer.Typer(
+    name="pgq",
+    help="A job queue in PostgreSQL.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+
+Dsn = Annotated[
+    str,
+    typer.Option(envvar="PGQ_DSN", help="Connection string; default: libpq's variables (PGHOST …)"),
+]
+Schema = Annotated[str, typer.Option(help="The schema that the queue is in.")]
+Start = Annotated[str, typer.Option("--from", help="The release that is there.")]
+End = Annotated[str, typer.Option("--to", help="A release such as 0001, or head, or base (none).")]
+Check = Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 if not at --to.")]
+Downgrade = Annotated[
+    bool, typer.Option("--downgrade", help="Go back to --to, which loses data; base removes all.")
+]
+
+
+@app.command()
+def migrate(
+    dsn: Dsn = "",
+    to: End = _install.HEAD,
+    schema: Schema = _install.SCHEMA,
+    check: Check = False,
+    downgrade: Downgrade = False,
+) -> None:
+    """Install the schema, or bring it to another release, in one transaction."""
+    if downgrade and to == _install.HEAD:
+        raise typer.BadParameter("--downgrade needs --to: a release, or base to remove the schema")
+    if check:
+        target = _install.resolve(to)
+        with _install.connect(dsn) as conn:
+            found = _install.installed(conn, schema)
+        print(f'schema "{schema}" is at {found}')
+        _install.refuse_unknown(found, schema)
+        if found != target:
+            fail(f"{target} is wanted. Run: pgq migrate", FAILED)
+        return
+    change = _install.migrate(dsn, to=to, schema=schema, downgrade=downgrade)
+    if change.start == change.end:
+        print(f'schema "{schema}" is at {change.end}: nothing to do')
+    else:
+        print(f'schema "{schema}" went from {change.start} to {change.end}')
+
+
+@app.command()
+def sql(start: Start = BASE, to: End = _install.HEAD, schema: Schema = _install.SCHEMA) -> None:
+    """Print what migrate would run, for somebody else to run."""
+    script = _install.script(schema, _install.resolve(start), _install.resolve(to))
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a schema's name may not fit its encoding
+        sys.stdout.reconfigure(encoding="utf-8")
+    print("-- One transaction. With psql: psql -v ON_ERROR_STOP=1 -f FILE", end="\n\n")
+    print("begin;", *script, "commit;", sep="\n\n")
+
+
+@app.command()
+def version() -> None:
+    """Print the version of the package and the release of the schema that it is made for."""
+    print(f"pgq_sql {version_of('pgq_sql')}, schema release {_install.resolve(_install.HEAD)}")
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """One line, and an exit code that scripts may rely on."""
+    print(f"pgq: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def main() -> None:
+    """Run the command; errors that are not bugs come out as one line."""
+    try:
+        app()
+    except (PgqError, psycopg.Error) as error:
+        # An operational error without a code is libpq's: the connection broke.
+        lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        if lost or isinstance(error, _install.Unreachable):
+            fail(_install.one_line(error), UNREACHABLE)
+        wrong = isinstance(error, _install.UnknownRelease)
+        fail(_install.one_line(error), USAGE if wrong else FAILED)
+
+
+if __name__ == "__main__":
+    main()

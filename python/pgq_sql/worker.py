@@ -1,0 +1,160 @@
+"""The worker: runs a handler for each job of its queues."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields
+from types import FrameType
+
+import psycopg
+
+from ._connections import Connection, complete
+from ._dispatcher import Dispatcher
+from ._handling import Handler
+from .client import Client
+from .errors import Closed, InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a worker has done, in claims."""
+
+    claimed: int = 0
+    acked: int = 0
+    retried: int = 0
+    dead: int = 0
+    released: int = 0
+    """Given back at no cost: snoozed, or not finished when the worker ended."""
+    lost: int = 0
+    """Ended by somebody else, or by the lease."""
+    left: int = 0
+    """Handlers that were still running when the worker ended."""
+
+
+class Worker:
+    """Runs `handlers[queue](job)` for each job of its queues, in `concurrency` threads.
+
+    A handler that returns acks its job. It raises `Retry`, `DeadLetter` or `Snooze` for another
+    end; any other exception is a retry, and its text is kept with the job. Leases are renewed
+    while it runs; `job.lost` is set when one is lost.
+
+    Jobs are found by LISTEN, and by polling: at first every few milliseconds, then less often
+    down to every `poll_interval` seconds. No failure of the database ends the worker.
+
+    `prefetch` bounds what is claimed ahead of the threads, where handlers are so fast that it
+    pays. `worker` labels the claims. `drain_timeout` seconds are given to handlers when the
+    worker stops. `listener_dsn` is for poolers that LISTEN cannot pass; `listen=False` polls only.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        handlers: Mapping[str, Handler],
+        *,
+        concurrency: int = 8,
+        prefetch: int = 100,
+        worker: str | None = None,
+        poll_interval: float = 5.0,
+        drain_timeout: float = 30.0,
+        listen: bool = True,
+        listener_dsn: str | None = None,
+    ) -> None:
+        if not handlers:
+            raise InvalidArgument("a worker needs a handler")
+        for queue, handler in handlers.items():
+            if not callable(handler) or inspect.iscoroutinefunction(handler):
+                raise TypeError(f"the handler of {queue} must be an ordinary function")
+        if concurrency < 1 or prefetch < 0:
+            raise InvalidArgument("concurrency must be at least 1, prefetch at least 0")
+        if poll_interval <= 0 or drain_timeout < 0:
+            raise InvalidArgument("poll_interval must be positive, drain_timeout not negative")
+        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._client = client
+        self._handlers = dict(handlers)
+        self._concurrency = concurrency
+        self._prefetch = prefetch
+        self._poll_interval = poll_interval
+        self._drain_timeout = drain_timeout
+        self._listen = listen
+        self._listener_dsn = None if listener_dsn is None else complete(listener_dsn)
+        self._counts: Counter[str] = Counter()
+        # Reentrant, because signal handlers call stop().
+        self._lock = threading.RLock()
+        self._dispatcher: Dispatcher | None = None
+        self._stopping = self._now = self._closed = False
+
+    @property
+    def report(self) -> Report:
+        """What it has done so far."""
+        # Not all of the counts: a later schema may have answers that have no field here.
+        return Report(**{field.name: self._counts[field.name] for field in fields(Report)})
+
+    def run(self, *, signals: bool = False, until_idle: bool = False) -> Report:
+        """Work until `stop`.
+
+        `signals`: SIGTERM and SIGINT stop it, a second one at once; only in the main thread.
+        `until_idle`: or until no job is ready. What is due later is left alone.
+        """
+        with self._signals() if signals else nullcontext():
+            dispatcher = self._begin()
+            try:
+                dispatcher.run(until_idle)
+            finally:
+                with self._lock:
+                    self._dispatcher = None
+                    self._closed = self._stopping
+        return self.report
+
+    def stop(self, *, now: bool = False) -> None:
+        """Let `run` end: claim no more, finish what runs, release the rest. `now`: at once."""
+        with self._lock:
+            self._stopping = True
+            self._now = self._now or now
+            if self._dispatcher is not None:
+                self._dispatcher.stop(self._now)
+
+    def _begin(self) -> Dispatcher:
+        with self._lock:
+            if self._closed:
+                raise Closed("the worker has been stopped", hint="Make a new Worker.")
+            if self._dispatcher is not None:
+                raise Closed("the worker is running already", hint="Make another Worker.")
+            self._dispatcher = Dispatcher(
+                self._client,
+                self._handlers,
+                self._counts,
+                worker=self.worker,
+                concurrency=self._concurrency,
+                prefetch=self._prefetch,
+                poll_interval=self._poll_interval,
+                drain_timeout=self._drain_timeout,
+                connect_listener=self._connect_listener if self._listen else None,
+            )
+            if self._stopping:
+                self._dispatcher.stop(self._now)
+            return self._dispatcher
+
+    def _connect_listener(self) -> Connection:
+        if self._listener_dsn is None:
+            return self._client._connect()
+        return psycopg.connect(self._listener_dsn, autocommit=True)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self.stop(now=self._stopping)
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,407 @@
+"""The worker under faults: lost leases, lost sessions, lost answers, refusals."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from conftest import AsRole
+from pgq_sql import Client, Report, RunningJob, Worker, _looks
+from pgq_sql._connections import OwnConnections
+from pgq_sql._exchange import Ask, Exchange
+from pgq_sql._handling import Settlement
+from servers import Connection, wait_until
+from working import PATIENCE, Gate, Record, kill, listening, messages, running, states, steal
+
+NEVER = 1000.0
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def client(database: str) -> Iterator[Client]:
+    with Client(database) as client:
+        client.create_queue("q", visibility_timeout=SECOND, retry_delay=timedelta(0))
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    wait_until(lambda: set(threading.enumerate()) <= before, message="the end of all threads")
+
+
+@pytest.fixture
+def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a look that finds nothing, nothing but a notification leads to the next one."""
+    monkeypatch.setattr(_looks, "FIRST_PAUSE", NEVER)
+
+
+class TestLeases:
+    def test_renewed_while_the_handler_runs(self, client: Client, conn: Connection) -> None:
+        gate = Gate()
+        leases: set[object] = set()
+
+        def renewed() -> bool:
+            (row,) = conn.execute("select lease_until from pgq_sql.jobs").fetchall()
+            leases.add(row[0])
+            return len(leases) > 5
+
+        client.enqueue("q")
+        worker = Worker(client, {"q": gate}, concurrency=2)
+        with running(worker):
+            # Five renewals of a lease of one second: it would have ended long ago.
+            wait_until(renewed, PATIENCE)
+            gate.open.set()
+            wait_until(lambda: worker.report.acked)
+        assert worker.report == Report(claimed=1, acked=1)
+
+    def test_many_leases_are_renewed_together(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[int] = []
+        heartbeat_many = client.heartbeat_many
+
+        def count(job_ids: Sequence[int], tokens: Sequence[int]) -> Any:
+            calls.append(len(job_ids))
+            return heartbeat_many(job_ids, tokens)
+
+        monkeypatch.setattr(client, "heartbeat_many", count)
+        gate = Gate()
+        client.enqueue_many("q", list(range(8)))
+        worker = Worker(client, {"q": gate})
+        with running(worker):
+            wait_until(lambda: len(calls) >= 3, PATIENCE)
+            gate.open.set()
+        assert set(calls) == {8}
+        assert worker.report == Report(claimed=8, acked=8)
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_lost(self, client: Client, caplog: pytest.LogCaptureFixture, *, fails: bool) -> None:
+        first: list[RunningJob] = []
+
+        def handle(job: RunningJob) -> None:
+            if not first:
+                first.append(job)
+                assert job.lost.wait(PATIENCE)
+                if fails:
+                    raise ValueError("given up")
+
+        client.enqueue("q")
+        worker = Worker(client, {"q": handle}, concurrency=2)
+        with running(worker):
+            wait_until(lambda: first)
+            steal(client, first[0])
+            # Its second run ends well; what the first one answers counts for nothing.
+            wait_until(lambda: worker.report.acked and first[0].lost.is_set())
+        assert worker.report == Report(claimed=2, acked=1, lost=1)
+        assert messages(caplog.records, logging.WARNING) == [
+            f"job {first[0].job_id} of q: the lease was lost while it ran"
+        ]
+
+    def test_lost_just_before_the_ack(self, client: Client, conn: Connection) -> None:
+        jobs: list[RunningJob] = []
+
+        def handle(job: RunningJob) -> None:
+            jobs.append(job)
+            if len(jobs) == 1:
+                conn.execute("select pgq_sql.release(%s, %s, '1 hour')", [job.job_id, job.token])
+
+        client.enqueue("q")
+        report = Worker(client, {"q": handle}).run(until_idle=True)
+        assert report == Report(claimed=1, lost=1)
+        assert states(conn) == [("scheduled", 0)]
+
+    def test_ends_while_the_database_is_away(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        gate = Gate()
+        client.enqueue("q")
+        worker = Worker(client, {"q": gate})
+        with running(worker):
+            gate.wait(1)
+            with monkeypatch.context() as away:
+                away.setattr(client._source, "connection", unreachable)
+                # The handler is told, though nobody could be asked.
+                assert gate.jobs[0].lost.wait(PATIENCE)
+            gate.open.set()
+            # The job comes back, and is done.
+            wait_until(lambda: worker.report.acked, PATIENCE)
+
+
+def unreachable(*_: object) -> Any:
+    raise psycopg.OperationalError("nobody home")
+
+
+class TestSessions:
+    def test_all_sessions_killed_again_and_again(self, client: Client, conn: Connection) -> None:
+        record = Record()
+        client.enqueue_many("q", list(range(2000)), max_attempts=100)
+        killed = 0
+        worker = Worker(client, {"q": record}, concurrency=4, prefetch=4)
+        with running(worker):
+            for step in range(1, 9):
+                record.wait(step * 200)
+                killed += kill(conn)
+            # Claims whose answer got lost come back when their lease ends.
+            wait_until(lambda: not states(conn), 3 * PATIENCE)
+        assert killed >= 8
+        assert set(record.payloads) == set(range(2000))
+        assert worker.report.acked + worker.report.lost <= worker.report.claimed
+
+    def test_listener_killed(
+        self, client: Client, conn: Connection, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        record = Record()
+        with running(Worker(client, {"q": record}, poll_interval=NEVER)):
+            for count in range(1, 4):
+                wait_until(lambda: listening(conn))
+                (pid,) = listening(conn)
+                conn.execute("select pg_terminate_backend(%s)", [pid])
+                wait_until(lambda: listening(conn) not in ([], [pid]))  # noqa: B023
+                client.enqueue("q", count)
+                record.wait(count)
+        assert len(messages(caplog.records, logging.WARNING)) == 3
+
+    @pytest.mark.usefixtures("no_polling")
+    def test_a_job_that_came_while_nobody_listened(
+        self, client: Client, conn: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        record = Record()
+        worker = Worker(client, {"q": record}, poll_interval=NEVER)
+        go = threading.Event()
+
+        def late() -> Any:
+            go.wait(PATIENCE)
+            return worker._connect_listener()
+
+        with running(worker):
+            wait_until(lambda: listening(conn))
+            assert worker._dispatcher
+            assert worker._dispatcher._listener
+            monkeypatch.setattr(worker._dispatcher._listener, "_connect", late)
+            conn.execute("select pg_terminate_backend(%s)", listening(conn))
+            wait_until(lambda: not listening(conn))
+            client.enqueue("q")
+            go.set()
+            record.wait(1)
+
+    def test_cannot_listen(
+        self,
+        client: Client,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        def refuse(*_: object, **__: object) -> str:
+            raise psycopg.errors.FeatureNotSupported("cannot execute LISTEN during recovery")
+
+        monkeypatch.setattr(client, "wait_begin", refuse)
+        record = Record()
+        with running(Worker(client, {"q": record}, poll_interval=0.05)):
+            for count in range(1, 4):
+                client.enqueue("q")
+                record.wait(count)
+        (message,) = messages(caplog.records, logging.WARNING)
+        assert message.startswith("cannot listen, so only polling")
+
+    def test_unreachable_at_the_start(
+        self,
+        client: Client,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        client.enqueue("q")
+        tries = iter(range(6))
+        connect = OwnConnections.connect
+
+        def late(source: OwnConnections) -> psycopg.Connection[Any]:
+            return unreachable() if next(tries, None) is not None else connect(source)
+
+        monkeypatch.setattr(OwnConnections, "connect", late)
+        client._source.close()
+        client._source = OwnConnections(client._source._conninfo)  # type: ignore[attr-defined]
+        record = Record()
+        caplog.set_level(logging.INFO, "pgq_sql.worker")
+        with running(Worker(client, {"q": record})):
+            record.wait(1)
+            wait_until(lambda: messages(caplog.records, logging.INFO))
+        client._source.close()
+        assert len(messages(caplog.records, logging.WARNING)) == 1
+        (message,) = messages(caplog.records, logging.INFO)
+        assert message.startswith("database: answers again after")
+
+    def test_stops_while_the_database_is_away(self) -> None:
+        with Client("host=/nowhere") as client:
+            worker = Worker(client, {"q": Record()})
+            with running(worker):
+                wait_until(lambda: worker._dispatcher and worker._dispatcher._outage._failures)
+
+
+class Lossy:
+    """Cuts the wire once, before or after the database has done what it was asked."""
+
+    def __init__(self, before: bool) -> None:
+        self.before = before
+        self.cut = 0
+        self.run = Exchange.run
+
+    def __call__(
+        self, exchange: Exchange, settlements: Sequence[Settlement], asks: Sequence[Ask]
+    ) -> None:
+        if not settlements or self.cut:
+            return self.run(exchange, settlements, asks)
+        self.cut += 1
+        if not self.before:
+            # Nothing is claimed, so that nothing is left to a lease.
+            self.run(exchange, settlements, [])
+            for settlement in settlements:
+                settlement.answer = None
+        raise psycopg.OperationalError("the wire was cut")
+
+
+def raising(error: Exception) -> Callable[[RunningJob], None]:
+    def handle(job: RunningJob) -> None:
+        if job.attempt == 1:
+            raise error
+
+    return handle
+
+
+class TestAnswers:
+    @pytest.mark.parametrize("before", [True, False])
+    @pytest.mark.parametrize(
+        ("handler", "expected"),
+        [
+            (Record(), Report(claimed=1, acked=1)),
+            (raising(ValueError()), Report(claimed=2, retried=1, acked=1)),
+        ],
+        ids=["ack", "retry"],
+    )
+    def test_lost_answer(
+        self,
+        client: Client,
+        monkeypatch: pytest.MonkeyPatch,
+        handler: Callable[[RunningJob], object],
+        expected: Report,
+        *,
+        before: bool,
+    ) -> None:
+        lossy = Lossy(before)
+        monkeypatch.setattr(Exchange, "run", lambda *a: lossy(*a))
+        client.enqueue("q")
+        worker = Worker(client, {"q": handler})
+        with running(worker):
+            wait_until(lambda: worker.report.acked)
+        assert lossy.cut == 1
+        assert worker.report == expected
+        assert client.next_run_at("q") is None
+
+    def test_queue_that_vanishes(
+        self, client: Client, conn: Connection, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        client.create_queue("r")
+        record = Record()
+        worker = Worker(client, {"q": record, "r": record}, poll_interval=0.05)
+        with running(worker):
+            wait_until(lambda: listening(conn))
+            conn.execute("delete from pgq_sql.queue where name = 'r'")
+            for count in range(1, 20):
+                client.enqueue("q", count)
+                record.wait(count)
+            wait_until(lambda: messages(caplog.records, logging.ERROR))
+        assert worker.report.acked == 19
+        (message,) = messages(caplog.records, logging.ERROR)
+        assert message == 'queue r: cannot claim: QueueNotFound: no such queue (queue "r")'
+
+    def test_settling_is_refused(
+        self, client: Client, conn: Connection, as_role: AsRole, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        session = as_role("worker")
+        user = session.info.user
+        gate = Gate()
+        client.enqueue("q", {"n": 1}, visibility_timeout=60 * SECOND)
+        with Client(session.info.dsn + f" password={session.info.password}") as mine:
+            worker = Worker(mine, {"q": gate}, poll_interval=0.05)
+            with running(worker):
+                gate.wait(1)
+                client.revoke_access(user, "worker")
+                gate.open.set()
+                # Given up after some tries; the worker is there when it may work again.
+                wait_until(lambda: worker.report.lost, PATIENCE)
+                client.grant_access(user, "worker")
+                client.enqueue("q", {"n": 2})
+                gate.wait(2)
+                wait_until(lambda: worker.report.acked)
+        assert gate.payloads == [{"n": 1}, {"n": 2}]
+        assert any(
+            "cannot ack it: NotAllowed" in m for m in messages(caplog.records, logging.ERROR)
+        )
+        assert states(conn) == [("running", 1)]
+
+    def test_one_bad_settlement_does_not_stop_the_others(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = Exchange.run
+
+        def picky(
+            exchange: Exchange, settlements: Sequence[Settlement], asks: Sequence[Ask]
+        ) -> None:
+            if any(one.job.payload == 5 for one in settlements):
+                raise psycopg.ProgrammingError("not this one")
+            run(exchange, settlements, asks)
+
+        monkeypatch.setattr(Exchange, "run", picky)
+        client.enqueue_many("q", list(range(10)), visibility_timeout=60 * SECOND)
+        worker = Worker(client, {"q": Record()}, concurrency=10)
+        with running(worker):
+            wait_until(lambda: worker.report.acked == 9 and worker.report.lost == 1, PATIENCE)
+
+    def test_frozen_past_its_lease(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As if the process had been stopped: no renewal, then the handler ends as if well."""
+        monkeypatch.setattr(client, "heartbeat_many", unreachable)
+        taken = threading.Event()
+        jobs: list[RunningJob] = []
+
+        def handle(job: RunningJob) -> None:
+            jobs.append(job)
+            if len(jobs) == 1:
+                taken.wait(PATIENCE)
+
+        client.enqueue("q", max_attempts=5)
+        worker = Worker(client, {"q": handle}, concurrency=2)
+        with running(worker):
+            # Claims sweep: the second claim gets the job when the lease has ended.
+            wait_until(lambda: len(jobs) == 2, PATIENCE)
+            taken.set()
+            wait_until(lambda: worker.report.acked + worker.report.lost == 2)
+        assert worker.report == Report(claimed=2, acked=1, lost=1)
+        assert jobs[1].attempt == 2
+
+
+def test_outage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    from pgq_sql._outage import LONGEST_PAUSE, Outage
+
+    caplog.set_level(logging.INFO)
+    outage = Outage(logging.getLogger("pgq_sql.worker"))
+    error = psycopg.OperationalError("no\nbody")
+    pauses = [outage.failed("worker", error) for _ in range(20)]
+    outage.failed("leases", error)
+    assert pauses[0] < 0.2
+    assert max(pauses) <= LONGEST_PAUSE * 1.25
+    outage.over("worker")
+    outage.over("worker")
+    assert messages(caplog.records, logging.INFO) == []
+    outage.over("leases")
+    assert len(messages(caplog.records, logging.INFO)) == 1
+    (warning,) = messages(caplog.records, logging.WARNING)
+    assert warning == "database: OperationalError: no body; trying again until it answers"
+    began = time.monotonic()
+    assert outage.failed("worker", error) < 0.2
+    assert time.monotonic() - began < 1
