@@ -55,7 +55,7 @@ def run(**target: Any) -> None:
     reached: list[Collection[str]] = []
     context.configure(
         version_table_schema=schema,
-        on_version_apply=lambda *, heads, **_: reached.append(heads),
+        on_version_apply=lambda ctx, step, heads, run_args: reached.append(heads),  # noqa: ARG005
         **target,
     )
     migration = context.get_context()

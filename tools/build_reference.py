@@ -1,7 +1,7 @@
-"""Writes docs/reference/sql.md from the catalog of an installed schema: `make reference`.
+"""Write docs/reference/sql.md from the catalog of an installed schema: `make reference`.
 
-What a function is called, takes and answers is read from PostgreSQL, what it means from its COMMENT,
-who may call it from the access matrix. So the page cannot say anything else than the schema.
+What a function is called, takes and answers is read from PostgreSQL, what it means from its
+COMMENT, who may call it from the access matrix. So the page says what the schema says.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 HEAD = """\
-<!-- Written by tools/build_reference.py from the catalog: edit the COMMENTs in sql/, then `make reference`. -->
+<!-- Written by tools/build_reference.py: edit the COMMENTs in sql/, then `make reference`. -->
 # SQL reference
 
-Call functions by their qualified names, with named arguments. `null` for an option means its default.
+Call functions by their qualified names, with named arguments. `null` for an option means its
+default.
 Errors have the SQLSTATEs of [the error table](../../sql/README.md#errors).
 
 """
@@ -59,9 +60,8 @@ def render(conn: Connection[tuple[object, ...]]) -> str:
         taken = [part for part in given if not part.startswith("OUT ")]
         answer = f"({', '.join(answered)})" if answered else str(result)
         call = f"{name}({_lines(taken)})\nreturns {answer}"
-        parts.append(
-            f"\n### {name}\n\n{comment}\n\n```sql\n{_plain(call)}\n```\n\nMay call it: {capability}.\n"
-        )
+        parts.append(f"\n### {name}\n\n{comment}\n\n```sql\n{_plain(call)}\n```\n")
+        parts.append(f"\nMay call it: {capability}.\n")
     parts.append("\n## Row types\n")
     parts += _relations(conn, "c")
     parts.append("\n## Views\n")
@@ -75,9 +75,8 @@ def _relations(conn: Connection[tuple[object, ...]], kind: str) -> list[str]:
         assert isinstance(columns, list)
         rows = "".join(f"| {c} | {_plain(t)} | {d} |\n" for c, t, d in columns)
         allowed = f" May read it: {capability}." if capability else ""
-        parts.append(
-            f"\n### {name}\n\n{comment}{allowed}\n\n| column | type | meaning |\n|---|---|---|\n{rows}"
-        )
+        parts.append(f"\n### {name}\n\n{comment}{allowed}\n\n")
+        parts.append(f"| column | type | meaning |\n|---|---|---|\n{rows}")
     return parts
 
 
@@ -108,15 +107,15 @@ def main(arguments: list[str]) -> int:
     """Write the page, or with --check say whether it is fresh."""
     sys.path.insert(0, str(ROOT / "tests" / "python"))
     import psycopg
+
     from servers import Choice, install
 
     server = Choice.of(None, {}).start()
     try:
-        database = server.create_database()
-        install(server.dsn(database, server.owner))
-        with psycopg.connect(server.dsn(database, server.owner)) as conn:
-            page = render(conn)
-        server.drop_database(database)
+        with server.database() as name:
+            install(server.dsn(name, server.owner))
+            with psycopg.connect(server.dsn(name, server.owner)) as conn:
+                page = render(conn)
     finally:
         server.close()
     if "--check" in arguments:

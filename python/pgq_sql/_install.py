@@ -215,6 +215,7 @@ end $$;"""
 
 
 def stamp(start: str, end: str) -> str:
+    """The entry in the ledger for one step, as Alembic makes it."""
     if start == BASE:
         return f"insert into alembic_version (version_num) values ('{end}');"
     if end == BASE:

@@ -89,12 +89,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def template(server: Server) -> Iterator[str]:
     """The name of a database with the schema, to be cloned; nobody connects to it."""
-    name = server.create_database(prefix="pgq_template")
-    try:
+    with server.database(prefix="pgq_template") as name:
         install(server.dsn(name, server.owner))
         yield name
-    finally:
-        server.drop_database(name)
 
 
 @pytest.fixture
@@ -110,12 +107,9 @@ def database(server: Server, template: str) -> Iterator[str]:
 
 
 def _temporary(server: Server, template: str | None) -> Iterator[str]:
-    name = server.create_database(template)
-    try:
+    with server.database(template) as name:
         yield server.dsn(name, server.owner)
         no_session_left(server, name)
-    finally:
-        server.drop_database(name)
 
 
 def no_session_left(server: Server, dbname: str, patience: float = 3) -> None:

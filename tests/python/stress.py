@@ -1,8 +1,9 @@
 """Producers and claimers that misbehave, and a check that no job was lost, doubled or stranded.
 
-Producers keep transactions open, roll them back, wholly or to a savepoint, and use every isolation
-level. Claimers roll back, retry, release. A job is *stranded* if it is ready and yet no claim finds
-it: the fault that a wrong mark causes. The seed fixes what each actor does, not how they interleave.
+Producers keep transactions open, roll them back, wholly or to a savepoint, and use every
+isolation level. Claimers roll back, retry, release. A job is *stranded* if it is ready and yet no
+claim finds it: the fault that a wrong mark causes. The seed fixes what each actor does, not how
+they interleave.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Stress:
         with psycopg.connect(self.dsn, autocommit=True) as conn:
             while self._producing.is_set():
                 isolation = rng.choice(["read committed"] * 3 + ["repeatable read", "serializable"])
-                conn.execute(f"begin isolation level {isolation}")
+                conn.execute(f"begin isolation level {isolation}".encode())
                 try:
                     ids = self._transaction(conn, rng)
                     give_up = rng.random() < 0.15
@@ -172,7 +173,7 @@ class Stress:
 
     def _claim_once(self, conn: psycopg.Connection, rng: random.Random) -> bool:
         isolation = rng.choice(self.plan.claim_isolation)
-        conn.execute(f"begin isolation level {isolation}")
+        conn.execute(f"begin isolation level {isolation}".encode())
         try:
             if isolation != "read committed":
                 conn.execute("select")  # the snapshot is taken here
@@ -200,7 +201,7 @@ class Stress:
             self.outcome.claimed_after_ack += sum(i in self.outcome.acked for i, _ in leases)
         verb = rng.choices(["ack_many", "retry_many", "release_many"], [8, 1, 1])[0]
         answers = conn.execute(
-            f"select job_id, outcome from pgq_sql.{verb}(%s, %s)",
+            f"select job_id, outcome from pgq_sql.{verb}(%s, %s)".encode(),
             [[i for i, _ in leases], [t for _, t in leases]],
         ).fetchall()
         if verb == "ack_many":

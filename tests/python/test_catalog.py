@@ -108,10 +108,11 @@ PLANTED: list[tuple[Rule, LiteralString, str]] = [
 @pytest.fixture(scope="module")
 def installed(server: Server, template: str) -> Iterator[Connection]:
     """One database for all rules: they only read, and what is planted is rolled back."""
-    name = server.create_database(template)
-    with psycopg.connect(server.dsn(name, server.owner), autocommit=True) as conn:
+    with (
+        server.database(template) as name,
+        psycopg.connect(server.dsn(name, server.owner), autocommit=True) as conn,
+    ):
         yield conn
-    server.drop_database(name)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

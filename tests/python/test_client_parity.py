@@ -33,16 +33,17 @@ ARGUMENTS = """
     where p.pronamespace = 'pgq_sql'::regnamespace and p.proname !~ '^_'
     order by p.proname, a.place"""
 COLUMNS = """
-    select p.proname::text, a.name
+    select p.proname::text as function, a.name, a.place
     from pg_proc p
     cross join unnest(p.proargnames, p.proargmodes) with ordinality a (name, mode, place)
     where p.pronamespace = 'pgq_sql'::regnamespace and p.proname !~ '^_' and a.mode in ('o', 't')
     union all
-    select p.proname::text, a.attname::text
+    select p.proname::text, a.attname::text, a.attnum
     from pg_proc p
     join pg_type t on t.oid = p.prorettype and t.typtype = 'c'
     join pg_attribute a on a.attrelid = t.typrelid
-    where p.pronamespace = 'pgq_sql'::regnamespace and p.proname !~ '^_'"""
+    where p.pronamespace = 'pgq_sql'::regnamespace and p.proname !~ '^_'
+    order by function, place"""
 FUNCTIONS = """
     select proname::text from pg_proc
     where pronamespace = 'pgq_sql'::regnamespace and proname !~ '^_'"""
@@ -51,14 +52,14 @@ FUNCTIONS = """
 def methods() -> dict[str, list[str]]:
     """The client's methods, and what they take for the function of the same name."""
     return {
-        name: [argument for argument in inspect.signature(method).parameters][1:]
+        name: list(inspect.signature(method).parameters)[1:]
         for name, method in inspect.getmembers(Client, inspect.isfunction)
         if not name.startswith("_") and name not in OWN
     }
 
 
 def test_every_function_is_a_method_and_the_reverse(conn: Connection) -> None:
-    assert sorted(methods()) == sorted(name for (name,) in conn.execute(FUNCTIONS))
+    assert sorted(methods()) == sorted(str(name) for (name,) in conn.execute(FUNCTIONS))
 
 
 def test_arguments_have_the_same_names(conn: Connection) -> None:
@@ -92,5 +93,5 @@ def test_arguments_have_the_types_that_they_are_sent_as(conn: Connection) -> Non
 
 @pytest.mark.parametrize("function", ANSWERS)
 def test_answers_have_the_columns_as_fields(conn: Connection, function: str) -> None:
-    columns = [column for name, column in conn.execute(COLUMNS) if name == function]
+    columns = [column for name, column, _ in conn.execute(COLUMNS) if name == function]
     assert columns == [field.name for field in fields(ANSWERS[function])]

@@ -25,7 +25,7 @@ def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
         for name, value in os.environ.items()
         if name != "PGQ_DSN" and name not in LIBPQ_VARIABLES
     }
-    return subprocess.run(  # noqa: S603
+    return subprocess.run(
         [sys.executable, "-m", "pgq_sql.cli", "demo", f"--limit={LIMIT}", *arguments],
         env=inherited | environment | {"COLUMNS": "200"},
         capture_output=True,

@@ -1,8 +1,8 @@
 """Marks pass no job that a claim may still have to find: each race by hand, and with the fault.
 
 A scenario answers whether the job in question was claimed in the end, with sweeps switched off.
-Each is run on the schema as it is, where it must be, and with a planted fault, where it must not be:
-so the scenario tests what it says.
+Each is run on the schema as it is, where it must be, and with a planted fault, where it must not
+be: so the scenario tests what it says.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def producer_still_open(connect: Connect) -> bool:
 
 
 def producer_after_a_rolled_back_savepoint(connect: Connect) -> bool:
-    """The savepoint's rollback drops its locks: what is enqueued next must announce itself again."""
+    """The savepoint's rollback drops its locks: the next enqueue must announce itself again."""
     producer, other = connect(autocommit=False), connect()
     producer.execute("savepoint s")
     enqueue(producer)

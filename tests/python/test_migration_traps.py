@@ -6,6 +6,7 @@ import asyncio
 import io
 import logging
 import re
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,17 +192,19 @@ def test_looking_changes_nothing(empty_database: str) -> None:
 
 def test_a_percent_sign_in_the_connection_string(server: Server) -> None:
     """`%40` and the like break Config.set_main_option; a bare `%` breaks what decodes twice."""
-    name = server.create_database(prefix="pgq 50%40_%s")
-    try:
-        dsn = server.dsn(name, server.owner)
-        assert "%2540" in dsn
-        alembic(dsn, "upgrade", "head")
-        with psycopg.connect(dsn) as conn:
-            assert _install.installed(conn) == NEWEST
-    finally:
-        server.drop_database(name)
+    name = f"pgq 50%40_%s {secrets.token_hex(6)}"
+    dsn = server.dsn(name)
+    assert "%2540" in dsn
     with pytest.raises(ValueError, match="invalid interpolation syntax"):
         Config().set_main_option("sqlalchemy.url", dsn)
+    with server.admin() as admin:
+        admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        try:
+            alembic(dsn, "upgrade", "head")
+            with psycopg.connect(dsn) as conn:
+                assert _install.installed(conn) == NEWEST
+        finally:
+            admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 def test_a_percent_sign_in_a_password(server: Server, empty_database: str) -> None:

@@ -149,7 +149,7 @@ class Process:
     """A worker in a process of its own, that says what it does."""
 
     def __init__(self, database: str) -> None:
-        self.process = subprocess.Popen(  # noqa: S603
+        self.process = subprocess.Popen(
             [sys.executable, "-X", "dev", "-c", SCRIPT, database],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
