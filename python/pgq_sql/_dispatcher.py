@@ -170,7 +170,7 @@ class Dispatcher:
         if ours:
             self._trade(ours, [])
         if self._finished:
-            log.warning("%d claims could not be settled: their leases run out", len(self._finished))
+            log.warning("claims left to their leases, not settled: %d", len(self._finished))
 
     def _close(self) -> None:
         patience = 0.0 if self._now else 5.0

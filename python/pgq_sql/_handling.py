@@ -182,4 +182,8 @@ class HandlerThreads:
 
     def _run(self) -> None:
         while (job := self._waiting.get()) is not None:
-            self._done(settle(self._handlers[job.queue], job))
+            # Lost while it waited here: somebody else may be running it.
+            lost = job.lost.is_set()
+            self._done(
+                Settlement(job, "release") if lost else settle(self._handlers[job.queue], job)
+            )

@@ -35,6 +35,9 @@ class Client(Caller):
     Connection or Cursor, or a SQLAlchemy Connection or Session on psycopg. Such a call never
     commits. An option that is None takes the queue's default.
 
+    JSON comes back as it went in, or is refused: no NaN, NUL, lone surrogates, tuples, keys that
+    are no strings. `dumps` and `loads` replace that, with a faster encoder or one for more types.
+
     Refusals raise subclasses of `PgqError`; faults of the database stay psycopg's exceptions.
     """
 

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import catalog
+from servers import Server
 from ways import NEWEST, ODD, WAYS, Way, alembic, application, pgq, psql
 
 Connection = psycopg.Connection[Any]
@@ -114,6 +115,15 @@ def test_removing_refuses_what_others_depend_on(empty_database: str, empty: Conn
     told = pgq(empty_database, "migrate", "--downgrade", "--to", "base", fails=True)
     assert "other objects depend on it" in told.err
     assert catalog.read(empty) == before
+
+
+def test_removing_takes_back_what_was_granted(
+    server: Server, database: str, conn: Connection
+) -> None:
+    name, _ = server.create_role()
+    conn.execute("select pgq_sql.grant_access(%s, 'worker')", [name])
+    pgq(database, "migrate", "--downgrade", "--to", "base")
+    server.drop_role(name)  # would fail if it still had a privilege somewhere
 
 
 CHANGES: dict[str, LiteralString] = {

@@ -15,6 +15,7 @@ import pytest
 from conftest import AsRole
 from pgq_sql import Client, Report, RunningJob, Worker, _looks
 from pgq_sql._connections import OwnConnections
+from pgq_sql._dispatcher import Dispatcher
 from pgq_sql._exchange import Ask, Exchange
 from pgq_sql._handling import Settlement
 from servers import Connection, wait_until
@@ -105,6 +106,22 @@ class TestLeases:
         assert messages(caplog.records, logging.WARNING) == [
             f"job {first[0].job_id} of q: the lease was lost while it ran"
         ]
+
+    def test_lost_before_it_began(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Dispatcher, "_free", property(lambda self: 2 - len(self._held)))
+        gate = Gate()
+        client.enqueue_many("q", [1, 2])
+        worker = Worker(client, {"q": gate}, concurrency=1)
+        with running(worker):
+            gate.wait(1)
+            assert worker._dispatcher
+            waiting = [job for job in worker._dispatcher._held.values() if job.payload == 2]
+            steal(client, waiting[0])
+            assert waiting[0].lost.wait(PATIENCE)
+            gate.open.set()
+            wait_until(lambda: worker.report.acked == 2)
+        # The second job ran once, under its second claim.
+        assert [(job.payload, job.token) for job in gate.jobs] == [(1, 1), (2, 2)]
 
     def test_lost_just_before_the_ack(self, client: Client, conn: Connection) -> None:
         jobs: list[RunningJob] = []

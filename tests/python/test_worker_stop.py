@@ -156,23 +156,32 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
         )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        self.stderr = self.process.stderr
 
     def hears(self, line: str) -> None:
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline().strip() == line
+        assert self.stdout.readline().strip() == line
 
     def end(self, word: str = "") -> tuple[int, str]:
         """Let the handler finish, if there is a word; the answer is exit code and last words."""
-        out, err = self.process.communicate(word, PATIENCE)
+        self.stdin.write(word)
+        self.stdin.close()
+        # Not communicate: it would miss what has been read ahead of the last line.
+        out, err = self.stdout.read(), self.stderr.read()
         assert err == ""
-        return self.process.returncode, out.strip()
+        return self.process.wait(PATIENCE), out.strip()
 
     def __enter__(self) -> Process:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            stream.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -42,12 +42,14 @@ def run(
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> Done:
     """Run a command; unless it `fails`, it has to succeed and be silent about errors."""
-    given = {"PGQ_DSN": dsn} if dsn is not None else {}
+    given = {name: value for name, value in os.environ.items() if name != "PGQ_DSN"}
+    if dsn is not None:
+        given["PGQ_DSN"] = dsn
     done = subprocess.run(
         [str(part) for part in command],
         input=text,
         cwd=cwd,
-        env={**os.environ, "PYTHONWARNINGS": "error", **given, **env},
+        env={**given, "PYTHONWARNINGS": "error", **env},
         capture_output=True,
         text=True,
         encoding="utf-8",
