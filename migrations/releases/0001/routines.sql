@@ -267,7 +267,7 @@ begin
     raise exception 'run_at is out of range'
       using errcode = '22023',
         detail = format('run_at = %s', run_at),
-        hint = 'It is an instant of the next 285,000 years, or a past one, which means now.';
+        hint = 'It is an instant of the next 285 years, or a past one, which means now.';
   end if;
 end
 $$;

@@ -1,0 +1,105 @@
+"""What each contender does, as SQL for pgbench. `:n` is the batch size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PAYLOAD = """'{"id": 1, "t": 1234567890123, "to": "user@example.com", "k": "w"}'"""
+DEFAULT_LANE = "(select (id << 16) + 32768 from pgq_sql.queue where name = 'bench')"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A queue: how it is made and filled, and the scripts that use it."""
+
+    name: str
+    setup: str
+    fill: str
+    """One statement; %s is the number of jobs."""
+    enqueue: str
+    enqueue_many: str
+    claim_ack: str
+    """Two transactions: claim up to :n jobs and fetch them; ack them all."""
+    tables: tuple[str, ...]
+
+
+OURS = Contender(
+    "ours",
+    setup="select pgq_sql.create_queue('bench')",
+    fill=f"select count(*) from pgq_sql.enqueue_many('bench', array_fill({PAYLOAD}::jsonb, array[%s]))",
+    enqueue=f"select job_id from pgq_sql.enqueue('bench', {PAYLOAD});",
+    enqueue_many=(
+        "select count(*) from pgq_sql.enqueue_many("
+        f"'bench', array_fill({PAYLOAD}::jsonb, array[:n::integer]));"
+    ),
+    claim_ack=(
+        "select coalesce(array_agg(job_id), '{}') as ids, coalesce(array_agg(token), '{}') as tokens,"
+        " array_agg(payload) as payloads from pgq_sql.claim('bench', 'w', :n) \\gset\n"
+        "select count(*) from pgq_sql.ack_many(:ids, :tokens);"
+    ),
+    tables=("pgq_sql.job",),
+)
+
+PLAIN = Contender(
+    "plain",
+    setup="""
+create table plain (
+  id bigint generated always as identity primary key,
+  queue text not null,
+  payload jsonb not null,
+  priority integer not null default 0,
+  run_at timestamptz not null default now(),
+  created_at timestamptz not null default now(),
+  locked_at timestamptz,
+  locked_by text,
+  attempts integer not null default 0,
+  max_attempts integer not null default 5
+);
+create index on plain (queue, priority desc, run_at, id) where locked_at is null;
+""",
+    fill=f"insert into plain (queue, payload) select 'bench', {PAYLOAD} from generate_series(1, %s)",
+    enqueue=f"insert into plain (queue, payload) values ('bench', {PAYLOAD}) returning id;",
+    enqueue_many=(
+        "insert into plain (queue, payload)"
+        f" select 'bench', {PAYLOAD} from generate_series(1, :n::integer) returning id;"
+    ),
+    claim_ack=(
+        "with claimed as (update plain set attempts = attempts + 1, locked_at = now(), locked_by = 'w'"
+        " where id in (select id from plain where queue = 'bench' and locked_at is null"
+        " and run_at <= now() order by priority desc, run_at, id limit :n for update skip locked)"
+        " returning id, payload) select coalesce(array_agg(id), '{}') as ids,"
+        " array_agg(payload) as payloads from claimed \\gset\n"
+        "delete from plain where id = any (:ids);"
+    ),
+    tables=("plain",),
+)
+
+# The rows are claimed by ranges of ids, each client its own: no search, no lock, no fence.
+FLOOR = Contender(
+    "floor",
+    setup="select pgq_sql.create_queue('bench'); create sequence floor_next;",
+    fill=(
+        "insert into pgq_sql.job (lane_id, run_at, enqueued_at, settings, payload)"
+        f" select {DEFAULT_LANE}, now(), now(), 1, {PAYLOAD} from generate_series(1, %s)"
+    ),
+    enqueue=(
+        "insert into pgq_sql.job (lane_id, run_at, enqueued_at, settings, payload)"
+        f" values (98304, now(), now(), 1, {PAYLOAD}) returning id;"
+    ),
+    enqueue_many=(
+        "insert into pgq_sql.job (lane_id, run_at, enqueued_at, settings, payload)"
+        f" select 98304, now(), now(), 1, {PAYLOAD} from generate_series(1, :n::integer) returning id;"
+    ),
+    claim_ack=(
+        "select (nextval('floor_next') - 1) * :n as first \\gset\n"
+        "with claimed as (update pgq_sql.job set token = token + 1, attempt = attempt + 1,"
+        " lease_until = now() + interval '30 s', worker = 'w'"
+        " where id > :first and id <= :first::bigint + :n returning id, payload)"
+        " select coalesce(array_agg(id), '{}') as ids, array_agg(payload) as payloads"
+        " from claimed \\gset\n"
+        "delete from pgq_sql.job where id = any (:ids);"
+    ),
+    tables=("pgq_sql.job",),
+)
+
+CONTENDERS = (OURS, PLAIN, FLOOR)
