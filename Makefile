@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-sql test-all check sql reference freeze format dist clean
+.PHONY: help demo test test-sql test-all check sql reference freeze bench format dist clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9%-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ reference: $(VENV)/.installed-dev ## write docs/reference/sql.md from the catalo
 
 freeze: $(VENV)/.installed-dev ## seal the current release: its files never change again
 	$(BIN)/python tools/build_sql.py --freeze
+
+bench: $(VENV)/.installed-dev ## measure side by side with a textbook queue and bare statements
+	$(BIN)/python -W ignore bench/run.py $(ARGS)
 
 format: $(VENV)/.installed-dev ## format the Python sources
 	$(BIN)/ruff check --fix-only --quiet .

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PAYLOAD = """'{"id": 1, "t": 1234567890123, "to": "user@example.com", "k": "w"}'"""
-DEFAULT_LANE = "(select (id << 16) + 32768 from pgq_sql.queue where name = 'bench')"
+LANE = (1 << 16) + 32768
+"""The default lane of a database's first queue."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +27,23 @@ class Contender:
 OURS = Contender(
     "ours",
     setup="select pgq_sql.create_queue('bench')",
-    fill=f"select count(*) from pgq_sql.enqueue_many('bench', array_fill({PAYLOAD}::jsonb, array[%s]))",
-    enqueue=f"select job_id from pgq_sql.enqueue('bench', {PAYLOAD});",
-    enqueue_many=(
-        "select count(*) from pgq_sql.enqueue_many("
-        f"'bench', array_fill({PAYLOAD}::jsonb, array[:n::integer]));"
-    ),
-    claim_ack=(
-        "select coalesce(array_agg(job_id), '{}') as ids, coalesce(array_agg(token), '{}') as tokens,"
-        " array_agg(payload) as payloads from pgq_sql.claim('bench', 'w', :n) \\gset\n"
-        "select count(*) from pgq_sql.ack_many(:ids, :tokens);"
-    ),
+    fill=f"""
+select count(*)
+from pgq_sql.enqueue_many('bench', array_fill({PAYLOAD}::jsonb, array[%s]))
+""",
+    enqueue=f"""
+select job_id from pgq_sql.enqueue('bench', {PAYLOAD});
+""",
+    enqueue_many=f"""
+select job_id
+from pgq_sql.enqueue_many('bench', array_fill({PAYLOAD}::jsonb, array[:n::integer]));
+""",
+    claim_ack="""
+select coalesce(array_agg(job_id), '{}') as ids, coalesce(array_agg(token), '{}') as tokens,
+  array_agg(payload) as payloads
+from pgq_sql.claim('bench', 'w', :n) \\gset
+select count(*) from pgq_sql.ack_many(:ids, :tokens);
+""",
     tables=("pgq_sql.job",),
 )
 
@@ -57,48 +64,58 @@ create table plain (
 );
 create index on plain (queue, priority desc, run_at, id) where locked_at is null;
 """,
-    fill=f"insert into plain (queue, payload) select 'bench', {PAYLOAD} from generate_series(1, %s)",
-    enqueue=f"insert into plain (queue, payload) values ('bench', {PAYLOAD}) returning id;",
-    enqueue_many=(
-        "insert into plain (queue, payload)"
-        f" select 'bench', {PAYLOAD} from generate_series(1, :n::integer) returning id;"
-    ),
-    claim_ack=(
-        "with claimed as (update plain set attempts = attempts + 1, locked_at = now(), locked_by = 'w'"
-        " where id in (select id from plain where queue = 'bench' and locked_at is null"
-        " and run_at <= now() order by priority desc, run_at, id limit :n for update skip locked)"
-        " returning id, payload) select coalesce(array_agg(id), '{}') as ids,"
-        " array_agg(payload) as payloads from claimed \\gset\n"
-        "delete from plain where id = any (:ids);"
-    ),
+    fill=f"""
+insert into plain (queue, payload) select 'bench', {PAYLOAD} from generate_series(1, %s)
+""",
+    enqueue=f"""
+insert into plain (queue, payload) values ('bench', {PAYLOAD}) returning id;
+""",
+    enqueue_many=f"""
+insert into plain (queue, payload)
+select 'bench', {PAYLOAD} from generate_series(1, :n::integer) returning id;
+""",
+    claim_ack="""
+with claimed as (
+  update plain set attempts = attempts + 1, locked_at = now(), locked_by = 'w'
+  where id in (
+    select id from plain
+    where queue = 'bench' and locked_at is null and run_at <= now()
+    order by priority desc, run_at, id
+    limit :n
+    for update skip locked)
+  returning id, payload)
+select coalesce(array_agg(id), '{}') as ids, array_agg(payload) as payloads from claimed \\gset
+delete from plain where id = any (:ids);
+""",
     tables=("plain",),
 )
 
-# The rows are claimed by ranges of ids, each client its own: no search, no lock, no fence.
+# Jobs are claimed by ranges of ids, to each client its own: no search, no lock, no fence.
 FLOOR = Contender(
     "floor",
     setup="select pgq_sql.create_queue('bench'); create sequence floor_next;",
-    fill=(
-        "insert into pgq_sql.job (lane_id, run_at, enqueued_at, settings, payload)"
-        f" select {DEFAULT_LANE}, now(), now(), 1, {PAYLOAD} from generate_series(1, %s)"
-    ),
-    enqueue=(
-        "insert into pgq_sql.job (lane_id, run_at, enqueued_at, settings, payload)"
-        f" values (98304, now(), now(), 1, {PAYLOAD}) returning id;"
-    ),
-    enqueue_many=(
-        "insert into pgq_sql.job (lane_id, run_at, enqueued_at, settings, payload)"
-        f" select 98304, now(), now(), 1, {PAYLOAD} from generate_series(1, :n::integer) returning id;"
-    ),
-    claim_ack=(
-        "select (nextval('floor_next') - 1) * :n as first \\gset\n"
-        "with claimed as (update pgq_sql.job set token = token + 1, attempt = attempt + 1,"
-        " lease_until = now() + interval '30 s', worker = 'w'"
-        " where id > :first and id <= :first::bigint + :n returning id, payload)"
-        " select coalesce(array_agg(id), '{}') as ids, array_agg(payload) as payloads"
-        " from claimed \\gset\n"
-        "delete from pgq_sql.job where id = any (:ids);"
-    ),
+    fill=f"""
+insert into pgq_sql.job (lane_id, run_at, enqueued_at, settings, payload)
+select {LANE}, now(), now(), 1, {PAYLOAD} from generate_series(1, %s)
+""",
+    enqueue=f"""
+insert into pgq_sql.job (lane_id, run_at, enqueued_at, settings, payload)
+values ({LANE}, now(), now(), 1, {PAYLOAD}) returning id;
+""",
+    enqueue_many=f"""
+insert into pgq_sql.job (lane_id, run_at, enqueued_at, settings, payload)
+select {LANE}, now(), now(), 1, {PAYLOAD} from generate_series(1, :n::integer) returning id;
+""",
+    claim_ack="""
+select (nextval('floor_next') - 1) * :n as first \\gset
+with claimed as (
+  update pgq_sql.job
+  set token = token + 1, attempt = attempt + 1, lease_until = now() + '30 s', worker = 'w'
+  where id > :first and id <= :first::bigint + :n
+  returning id, payload)
+select coalesce(array_agg(id), '{}') as ids, array_agg(payload) as payloads from claimed \\gset
+delete from pgq_sql.job where id = any (:ids);
+""",
     tables=("pgq_sql.job",),
 )
 

@@ -7,7 +7,6 @@ import json
 import re
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psycopg
+
 from contenders import CONTENDERS, Contender
 from scenarios import SCENARIOS, Scenario
 
@@ -159,4 +159,4 @@ def values(one: Measured) -> tuple[float, ...]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

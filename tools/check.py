@@ -38,7 +38,7 @@ def tool(name: str, *arguments: str) -> tuple[str, ...]:
     return (str(BIN / name), *arguments)
 
 
-TYPED = ("python", "tests/python", "tools", "migrations")
+TYPED = ("python", "tests/python", "tools", "migrations", "bench")
 
 CHECKS = (
     Check("ruff check", tool("ruff", "check", "."), "make format, then by hand what is left"),
