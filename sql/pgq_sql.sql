@@ -196,8 +196,9 @@ comment on column lane.id is 'queue_id * 65536 + priority + 32768.';
 --
 -- Claimed and deleted jobs stay at the front of the claim index until a vacuum may remove them, and
 -- while anyone holds a snapshot it may not. A claim that walks them all slows down with every job
--- done. So claims start at `head`: nothing claimable has a smaller run_at. Sweeps start at `tail`:
--- nothing alive does, and no transaction is open that could still commit such a job.
+-- done. So claims start at `head`: nothing claimable comes before it in the order (run_at, id).
+-- Sweeps start at `tail`: nothing alive does, and no transaction is open that could still commit
+-- such a job. The ids count, because all jobs of one bulk load have the same run_at.
 --
 -- A log and not one row per lane: a row updated twenty times a second becomes itself a chain of
 -- dead versions that every claim walks. A mark is a lower bound, so an old one is slow, never
@@ -206,7 +207,9 @@ create table mark (
   lane_id bigint not null,
   seq bigint generated always as identity,
   head timestamptz not null,
+  head_id bigint not null,
   tail timestamptz not null,
+  tail_id bigint not null,
   made_at timestamptz not null,
   swept_at timestamptz not null,
   busy boolean not null,
@@ -223,8 +226,10 @@ comment on column mark.lane_id is 'The lane.';
 comment on column mark.seq is 'The highest one of a lane counts.';
 comment on column mark.head is
   'Nothing claimable has a smaller run_at, late commits excepted: sweeps look for those.';
+comment on column mark.head_id is 'Nor the same run_at and a smaller id.';
 comment on column mark.tail is
   'No live job has a smaller run_at, and no open producer can add one.';
+comment on column mark.tail_id is 'Nor the same run_at and a smaller id.';
 comment on column mark.made_at is 'Database clock; claims append a new mark at most every 50 ms.';
 comment on column mark.swept_at is
   'When the lane was last swept; claims sweep it again after a second.';
@@ -895,25 +900,29 @@ declare
   clock constant timestamptz := _now();
   lane record;
   settled timestamptz;
-  first_ready timestamptz;
+  first_ready record;
 begin
   for lane in
-    select l.id, m.head, m.swept_at, first_job.running,
+    select l.id, m.swept_at, first_job.running,
+      coalesce(m.head, '-infinity') as head,
+      coalesce(m.head_id, 0) as head_id,
       coalesce(m.tail,
-        (select min(v.created_at) from queue v where v.id = _advance_marks.queue_id)) as tail
+        (select min(v.created_at) from queue v where v.id = _advance_marks.queue_id)) as tail,
+      coalesce(m.tail_id, 0) as tail_id
     from (
       select distinct i.id from lane i
       where i.id between _advance_marks.queue_id << 16 and (_advance_marks.queue_id << 16) + 65535
     ) l
     left join lateral (
-      select case when k.head <= clock then k.head end as head,
-        k.tail, k.made_at, k.swept_at, k.busy
+      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.swept_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
-    ) m on true
+    ) m on m.head <= clock
     left join lateral (
       select j.lease_until is not null as running
       from job j
-      where j.lane_id = l.id and j.run_at >= coalesce(m.head, '-infinity') and j.run_at <= clock
+      where j.lane_id = l.id
+        and (j.run_at, j.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
+        and j.run_at <= clock
       order by j.run_at, j.id
       limit 1
     ) first_job on true
@@ -921,18 +930,18 @@ begin
       and (first_job.running or m.busy)
   loop
     settled := _settled(lane.id, greatest(lane.head, clock - interval '2 seconds'));
-    select j.run_at into first_ready
+    select j.run_at, j.id into first_ready
     from job j
     where j.lane_id = lane.id
-      and j.run_at >= coalesce(lane.head, '-infinity')
+      and (j.run_at, j.id) >= (lane.head, lane.head_id)
       and j.run_at < settled
       and j.lease_until is null
     order by j.run_at, j.id
     limit 1;
-    insert into mark (lane_id, head, tail, made_at, swept_at, busy)
+    insert into mark (lane_id, head, head_id, tail, tail_id, made_at, swept_at, busy)
     values (
-      lane.id, coalesce(first_ready, settled), least(lane.tail, first_ready, settled), clock,
-      coalesce(lane.swept_at, clock), coalesce(lane.running, false)
+      lane.id, coalesce(first_ready.run_at, settled), coalesce(first_ready.id, 0), lane.tail,
+      lane.tail_id, clock, coalesce(lane.swept_at, clock), coalesce(lane.running, false)
     );
   end loop;
 end
@@ -1265,16 +1274,22 @@ declare
   unseen bigint[];
   settled timestamptz;
   oldest timestamptz;
+  oldest_id bigint;
 begin
-  select m.head, m.busy, coalesce(m.tail, q.created_at) as tail into last
+  select m.busy, coalesce(m.head, q.created_at) as head, coalesce(m.head_id, 0) as head_id,
+    coalesce(m.tail, q.created_at) as tail, coalesce(m.tail_id, 0) as tail_id
+  into last
   from (
     select min(v.created_at) as created_at from queue v where v.id = _sweep_lane.lane_id >> 16
   ) q
   left join lateral (
-    select case when k.head <= clock then k.head end as head, k.tail, k.busy
+    select k.head, k.head_id, k.tail, k.tail_id, k.busy
     from mark k where k.lane_id = _sweep_lane.lane_id order by k.seq desc limit 1
-  ) m on true;
-  last.head := coalesce(last.head, last.tail);
+  ) m on m.head <= clock;
+  settled := _settled(lane_id, last.tail);
+  if whole then
+    last.tail := '-infinity';
+  end if;
 
   select
     array_agg(x.id) filter (where x.spent),
@@ -1288,8 +1303,8 @@ begin
         (select q.max_attempts from queue q where q.version = j.settings)) as spent
     from job j
     where j.lane_id = _sweep_lane.lane_id
-      and j.run_at >= case when whole then '-infinity' else last.tail end
-      and j.run_at < last.head
+      and (j.run_at, j.id) >= (last.tail, last.tail_id)
+      and (j.run_at, j.id) < (last.head, last.head_id)
       and (j.lease_until is null or j.lease_until <= clock)
     order by j.run_at, j.id
     limit n
@@ -1307,17 +1322,23 @@ begin
     where j.id = any (lost || unseen);
   end if;
 
-  settled := _settled(lane_id, last.tail);
-  select j.run_at into oldest
+  select j.run_at, j.id into oldest, oldest_id
   from job j
   where j.lane_id = _sweep_lane.lane_id
-    and j.run_at >= case when whole then '-infinity' else last.tail end
-    and j.run_at < last.head
+    and (j.run_at, j.id) >= (last.tail, last.tail_id)
+    and (j.run_at, j.id) < (last.head, last.head_id)
   order by j.run_at, j.id
   limit 1;
-  insert into mark (lane_id, head, tail, made_at, swept_at, busy)
-  values (lane_id, last.head, least(oldest, settled, last.head), clock, clock,
-    coalesce(last.busy, false));
+  if not found then
+    oldest := last.head;
+    oldest_id := last.head_id;
+  end if;
+  insert into mark (lane_id, head, head_id, tail, tail_id, made_at, swept_at, busy)
+  values (
+    lane_id, last.head, last.head_id, least(oldest, settled),
+    case when oldest <= settled then oldest_id else 0 end, clock, clock,
+    coalesce(last.busy, false)
+  );
   delete from mark k
   where k.lane_id = _sweep_lane.lane_id
     and k.made_at < clock - interval '10 seconds'
@@ -1372,11 +1393,12 @@ begin
       where i.id between _sweep_queue.queue_id << 16 and (_sweep_queue.queue_id << 16) + 65535
     ) l
     left join lateral (
-      select k.head, k.tail, k.swept_at
+      select k.head, k.head_id, k.tail, k.tail_id, k.swept_at
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on true
     where whole
-      or (m.tail < m.head and not m.swept_at between clock - interval '1 second' and clock)
+      or ((m.tail, m.tail_id) < (m.head, m.head_id)
+        and not m.swept_at between clock - interval '1 second' and clock)
     order by l.id desc
   loop
     swept := _sweep_lane(lane, n, whole);
@@ -1749,16 +1771,18 @@ begin
       array_agg(l.id order by l.id desc) as lanes,
       array_agg(case when m.head <= clock then m.head else '-infinity' end order by l.id desc)
         as heads,
+      array_agg(case when m.head <= clock then m.head_id else 0 end order by l.id desc)
+        as head_ids,
       bool_or(m.busy) as busy,
       bool_or(m.made_at is null or not m.made_at between clock - interval '50 ms' and clock)
         as stale,
-      bool_or(m.tail < m.head and not m.swept_at between clock - interval '1 second' and clock)
-        as due
+      bool_or((m.tail, m.tail_id) < (m.head, m.head_id)
+        and not m.swept_at between clock - interval '1 second' and clock) as due
     from (
       select distinct i.id from lane i where i.id between q.id << 16 and (q.id << 16) + 65535
     ) l
     left join lateral (
-      select k.head, k.tail, k.made_at, k.swept_at, k.busy
+      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.swept_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on true
   ) h
@@ -1798,12 +1822,12 @@ begin
           else (select q.visibility_timeout from queue q where q.version = j.settings) end)
     where j.ctid = any (array(
       select ready.ctid
-      from unnest(house.lanes, house.heads) lane (id, head)
+      from unnest(house.lanes, house.heads, house.head_ids) lane (id, head, head_id)
       cross join lateral (
         select r.ctid
         from job r
         where r.lane_id = lane.id
-          and r.run_at >= lane.head
+          and (r.run_at, r.id) >= (lane.head, lane.head_id)
           and r.run_at <= clock
           and r.lease_until is null
           and (r.expires_at is null or r.expires_at > clock)
@@ -2407,16 +2431,14 @@ begin
   return (
     select min(first_job.run_at)
     from lane l
-    cross join lateral (
-      select coalesce(
-        (select k.head from mark k where k.lane_id = l.id order by k.seq desc limit 1), '-infinity'
-      ) as head
-    ) m
+    left join lateral (
+      select k.head, k.head_id from mark k where k.lane_id = l.id order by k.seq desc limit 1
+    ) m on m.head <= clock
     cross join lateral (
       select j.run_at
       from job j
       where j.lane_id = l.id
-        and j.run_at >= case when m.head <= clock then m.head else '-infinity' end
+        and (j.run_at, j.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
         and j.run_at < 'infinity'
         and j.lease_until is null
       order by j.run_at, j.id

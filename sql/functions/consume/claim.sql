@@ -40,16 +40,18 @@ begin
       array_agg(l.id order by l.id desc) as lanes,
       array_agg(case when m.head <= clock then m.head else '-infinity' end order by l.id desc)
         as heads,
+      array_agg(case when m.head <= clock then m.head_id else 0 end order by l.id desc)
+        as head_ids,
       bool_or(m.busy) as busy,
       bool_or(m.made_at is null or not m.made_at between clock - interval '50 ms' and clock)
         as stale,
-      bool_or(m.tail < m.head and not m.swept_at between clock - interval '1 second' and clock)
-        as due
+      bool_or((m.tail, m.tail_id) < (m.head, m.head_id)
+        and not m.swept_at between clock - interval '1 second' and clock) as due
     from (
       select distinct i.id from lane i where i.id between q.id << 16 and (q.id << 16) + 65535
     ) l
     left join lateral (
-      select k.head, k.tail, k.made_at, k.swept_at, k.busy
+      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.swept_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on true
   ) h
@@ -89,12 +91,12 @@ begin
           else (select q.visibility_timeout from queue q where q.version = j.settings) end)
     where j.ctid = any (array(
       select ready.ctid
-      from unnest(house.lanes, house.heads) lane (id, head)
+      from unnest(house.lanes, house.heads, house.head_ids) lane (id, head, head_id)
       cross join lateral (
         select r.ctid
         from job r
         where r.lane_id = lane.id
-          and r.run_at >= lane.head
+          and (r.run_at, r.id) >= (lane.head, lane.head_id)
           and r.run_at <= clock
           and r.lease_until is null
           and (r.expires_at is null or r.expires_at > clock)

@@ -22,16 +22,14 @@ begin
   return (
     select min(first_job.run_at)
     from lane l
-    cross join lateral (
-      select coalesce(
-        (select k.head from mark k where k.lane_id = l.id order by k.seq desc limit 1), '-infinity'
-      ) as head
-    ) m
+    left join lateral (
+      select k.head, k.head_id from mark k where k.lane_id = l.id order by k.seq desc limit 1
+    ) m on m.head <= clock
     cross join lateral (
       select j.run_at
       from job j
       where j.lane_id = l.id
-        and j.run_at >= case when m.head <= clock then m.head else '-infinity' end
+        and (j.run_at, j.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
         and j.run_at < 'infinity'
         and j.lease_until is null
       order by j.run_at, j.id

@@ -26,25 +26,29 @@ declare
   clock constant timestamptz := _now();
   lane record;
   settled timestamptz;
-  first_ready timestamptz;
+  first_ready record;
 begin
   for lane in
-    select l.id, m.head, m.swept_at, first_job.running,
+    select l.id, m.swept_at, first_job.running,
+      coalesce(m.head, '-infinity') as head,
+      coalesce(m.head_id, 0) as head_id,
       coalesce(m.tail,
-        (select min(v.created_at) from queue v where v.id = _advance_marks.queue_id)) as tail
+        (select min(v.created_at) from queue v where v.id = _advance_marks.queue_id)) as tail,
+      coalesce(m.tail_id, 0) as tail_id
     from (
       select distinct i.id from lane i
       where i.id between _advance_marks.queue_id << 16 and (_advance_marks.queue_id << 16) + 65535
     ) l
     left join lateral (
-      select case when k.head <= clock then k.head end as head,
-        k.tail, k.made_at, k.swept_at, k.busy
+      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.swept_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
-    ) m on true
+    ) m on m.head <= clock
     left join lateral (
       select j.lease_until is not null as running
       from job j
-      where j.lane_id = l.id and j.run_at >= coalesce(m.head, '-infinity') and j.run_at <= clock
+      where j.lane_id = l.id
+        and (j.run_at, j.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
+        and j.run_at <= clock
       order by j.run_at, j.id
       limit 1
     ) first_job on true
@@ -52,18 +56,18 @@ begin
       and (first_job.running or m.busy)
   loop
     settled := _settled(lane.id, greatest(lane.head, clock - interval '2 seconds'));
-    select j.run_at into first_ready
+    select j.run_at, j.id into first_ready
     from job j
     where j.lane_id = lane.id
-      and j.run_at >= coalesce(lane.head, '-infinity')
+      and (j.run_at, j.id) >= (lane.head, lane.head_id)
       and j.run_at < settled
       and j.lease_until is null
     order by j.run_at, j.id
     limit 1;
-    insert into mark (lane_id, head, tail, made_at, swept_at, busy)
+    insert into mark (lane_id, head, head_id, tail, tail_id, made_at, swept_at, busy)
     values (
-      lane.id, coalesce(first_ready, settled), least(lane.tail, first_ready, settled), clock,
-      coalesce(lane.swept_at, clock), coalesce(lane.running, false)
+      lane.id, coalesce(first_ready.run_at, settled), coalesce(first_ready.id, 0), lane.tail,
+      lane.tail_id, clock, coalesce(lane.swept_at, clock), coalesce(lane.running, false)
     );
   end loop;
 end

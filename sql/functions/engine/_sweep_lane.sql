@@ -34,16 +34,22 @@ declare
   unseen bigint[];
   settled timestamptz;
   oldest timestamptz;
+  oldest_id bigint;
 begin
-  select m.head, m.busy, coalesce(m.tail, q.created_at) as tail into last
+  select m.busy, coalesce(m.head, q.created_at) as head, coalesce(m.head_id, 0) as head_id,
+    coalesce(m.tail, q.created_at) as tail, coalesce(m.tail_id, 0) as tail_id
+  into last
   from (
     select min(v.created_at) as created_at from queue v where v.id = _sweep_lane.lane_id >> 16
   ) q
   left join lateral (
-    select case when k.head <= clock then k.head end as head, k.tail, k.busy
+    select k.head, k.head_id, k.tail, k.tail_id, k.busy
     from mark k where k.lane_id = _sweep_lane.lane_id order by k.seq desc limit 1
-  ) m on true;
-  last.head := coalesce(last.head, last.tail);
+  ) m on m.head <= clock;
+  settled := _settled(lane_id, last.tail);
+  if whole then
+    last.tail := '-infinity';
+  end if;
 
   select
     array_agg(x.id) filter (where x.spent),
@@ -57,8 +63,8 @@ begin
         (select q.max_attempts from queue q where q.version = j.settings)) as spent
     from job j
     where j.lane_id = _sweep_lane.lane_id
-      and j.run_at >= case when whole then '-infinity' else last.tail end
-      and j.run_at < last.head
+      and (j.run_at, j.id) >= (last.tail, last.tail_id)
+      and (j.run_at, j.id) < (last.head, last.head_id)
       and (j.lease_until is null or j.lease_until <= clock)
     order by j.run_at, j.id
     limit n
@@ -76,17 +82,23 @@ begin
     where j.id = any (lost || unseen);
   end if;
 
-  settled := _settled(lane_id, last.tail);
-  select j.run_at into oldest
+  select j.run_at, j.id into oldest, oldest_id
   from job j
   where j.lane_id = _sweep_lane.lane_id
-    and j.run_at >= case when whole then '-infinity' else last.tail end
-    and j.run_at < last.head
+    and (j.run_at, j.id) >= (last.tail, last.tail_id)
+    and (j.run_at, j.id) < (last.head, last.head_id)
   order by j.run_at, j.id
   limit 1;
-  insert into mark (lane_id, head, tail, made_at, swept_at, busy)
-  values (lane_id, last.head, least(oldest, settled, last.head), clock, clock,
-    coalesce(last.busy, false));
+  if not found then
+    oldest := last.head;
+    oldest_id := last.head_id;
+  end if;
+  insert into mark (lane_id, head, head_id, tail, tail_id, made_at, swept_at, busy)
+  values (
+    lane_id, last.head, last.head_id, least(oldest, settled),
+    case when oldest <= settled then oldest_id else 0 end, clock, clock,
+    coalesce(last.busy, false)
+  );
   delete from mark k
   where k.lane_id = _sweep_lane.lane_id
     and k.made_at < clock - interval '10 seconds'

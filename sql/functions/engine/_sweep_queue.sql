@@ -41,11 +41,12 @@ begin
       where i.id between _sweep_queue.queue_id << 16 and (_sweep_queue.queue_id << 16) + 65535
     ) l
     left join lateral (
-      select k.head, k.tail, k.swept_at
+      select k.head, k.head_id, k.tail, k.tail_id, k.swept_at
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on true
     where whole
-      or (m.tail < m.head and not m.swept_at between clock - interval '1 second' and clock)
+      or ((m.tail, m.tail_id) < (m.head, m.head_id)
+        and not m.swept_at between clock - interval '1 second' and clock)
     order by l.id desc
   loop
     swept := _sweep_lane(lane, n, whole);
