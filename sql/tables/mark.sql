@@ -17,7 +17,7 @@ create table mark (
   tail timestamptz not null,
   tail_id bigint not null,
   made_at timestamptz not null,
-  swept_at timestamptz not null,
+  sweep_at timestamptz not null,
   busy boolean not null,
   primary key (lane_id, seq)
 ) with (
@@ -37,7 +37,7 @@ comment on column mark.tail is
   'No live job has a smaller run_at, and no open producer can add one.';
 comment on column mark.tail_id is 'Nor the same run_at and a smaller id.';
 comment on column mark.made_at is 'Database clock; claims append a new mark at most every 50 ms.';
-comment on column mark.swept_at is
-  'When the lane was last swept; claims sweep it again after a second.';
+comment on column mark.sweep_at is
+  'When claims are to sweep the lane again: after a second, or twenty times what it took.';
 comment on column mark.busy is
   'Whether jobs were passed. An idle lane gets one closing mark and then none.';

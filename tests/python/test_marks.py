@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Scenario = Callable[[Connect], bool]
 
 QUEUE = "q"
-NO_SWEEP = ("_keep_house", "    perform _sweep_queue(queue_id, 100);\n", "")
+NO_SWEEP = ("_keep_house", "    perform _sweep_queue(queue_id, 1000);\n", "")
 
 
 def patch(conn: Connection, function: str, old: str, new: str) -> None:

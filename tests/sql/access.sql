@@ -6,7 +6,7 @@ create role pgq_test_worker;
 create role pgq_test_observer;
 create role pgq_test_admin;
 create role pgq_test_stranger;
-select plan(23 + (select count(*) * 5 from _capabilities())::int);
+select plan(28 + (select count(*) * 5 from _capabilities())::int);
 select create_queue('q');
 
 select grant_access('pgq test Producer', 'producer');
@@ -96,6 +96,34 @@ select is(pg_temp.as_role('pgq_test_worker', 'select pgq_sql.claim(''q'', ''w'')
 select lives_ok('drop role pgq_test_worker', 'and the role can be dropped');
 select ok(
   has_function_privilege('pgq_test_admin', 'pgq_sql.sweep(int)', 'execute'), 'others keep theirs');
+
+select throws_ok(
+  $$ select grant_access(pg_get_userbyid(nspowner), 'worker') from pg_namespace
+     where nspname = 'pgq_sql' $$, '22023', null, 'the owner needs no capability');
+
+-- Whatever came in by another door goes with the next change.
+grant usage on schema pgq_sql to pgq_test_stranger;
+grant execute on function pgq_sql.ack to pgq_test_stranger;
+grant select on pgq_sql.job to pgq_test_stranger;
+select grant_access('pgq_test_admin', 'observer');
+select is(
+  pg_temp.as_role('pgq_test_stranger', 'select pgq_sql.ack(1, 1)'), '42501',
+  'a grant that is not recorded is taken back');
+select is(
+  has_table_privilege('pgq_test_stranger', 'pgq_sql.job', 'select'), false, 'from tables too');
+
+alter role pgq_test_observer rename to pgq_test_watcher;
+select grant_access('pgq_test_admin', 'producer');
+select is(
+  pg_temp.as_role('pgq_test_watcher', 'select * from pgq_sql.jobs'), 'done',
+  'a capability follows a renamed role');
+drop owned by pgq_test_watcher;
+drop role pgq_test_watcher;
+create role pgq_test_watcher;
+select grant_access('pgq_test_admin', 'worker');
+select is(
+  pg_temp.as_role('pgq_test_watcher', 'select * from pgq_sql.jobs'), '42501',
+  'and does not go to another of that name');
 
 select * from finish();
 rollback;

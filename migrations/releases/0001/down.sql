@@ -47,6 +47,7 @@ drop function _check_jobs;
 drop function _check_job;
 drop function _check_queue_name;
 drop function _check_run_options;
+drop function _exact;
 drop function _check_duration;
 drop function _check_options;
 drop function _find_queue;

@@ -118,6 +118,26 @@ comment on function _check_duration is
   'Refuses a duration outside 0 to 9007199254740 ms (22023); null passes, and infinity where '
   'asked for. Private.';
 
+-- _exact: a duration without days and months, which would depend on the caller's time zone: '120
+-- days' is an hour short where the clocks change in between.
+--
+-- Locks:  none.
+-- Raises: nothing; the duration has passed _check_duration.
+-- Notes:  A day is 24 hours, a month 30 days, as where durations are compared.
+create or replace function _exact(duration interval)
+returns interval
+language plpgsql
+immutable
+set search_path from current
+as $$
+begin
+  return make_interval(secs => date_part('epoch', duration));
+end
+$$;
+
+comment on function _exact is
+  'The duration in hours, minutes and seconds: a day is 24 hours, a month 30 days. Private.';
+
 -- _check_run_options: refuses values that make no sense for how a job runs; null means not given.
 -- The same for a queue's settings and for one job's.
 --
@@ -342,11 +362,12 @@ comment on function _check_jobs is
 -- _check_items: refuses arrays that do not describe one item per place.
 --
 -- Locks:  none.
--- Raises: 22023 for null arrays, null ids or tokens, several dimensions, unequal lengths.
+-- Raises: 22023 for null arrays, null ids or tokens, several dimensions, unequal lengths, and
+--         arrays that do not count from 1: the places of an item would not agree.
 create or replace function _check_items(
   job_ids bigint[],
   tokens bigint[],
-  others integer[] default '{}'
+  others text[] default '{}'
 )
 returns void
 language plpgsql
@@ -354,17 +375,19 @@ immutable
 set search_path from current
 as $$
 declare
-  n constant integer := cardinality(job_ids);
+  expected constant text := format('[1:%s]', nullif(cardinality(job_ids), 0));
 begin
   if job_ids is null or tokens is null then
     raise exception 'job_ids and tokens must not be null' using errcode = '22023';
   end if;
-  if array_ndims(job_ids) > 1 or array_ndims(tokens) > 1
-    or cardinality(tokens) <> n or n <> any (others)
+  if coalesce(array_dims(job_ids), '[1:]') <> expected
+    or coalesce(array_dims(tokens), '[1:]') <> expected
+    or expected <> any (others)
   then
-    raise exception 'arrays must have one element per job'
+    raise exception 'arrays must have one element per job, counted from 1'
       using errcode = '22023',
-        detail = format('%s job_ids, %s tokens', n, cardinality(tokens));
+        detail = format('job_ids%s, tokens%s', array_dims(job_ids), array_dims(tokens)),
+        hint = 'A slice such as tokens[:] counts from 1.';
   end if;
   if array_position(job_ids, null) > 0 or array_position(tokens, null) > 0 then
     raise exception 'job_ids and tokens must not hold nulls' using errcode = '22023';
@@ -373,8 +396,8 @@ end
 $$;
 
 comment on function _check_items is
-  'Refuses item arrays with nulls or of unequal length (22023); `others` are lengths of further '
-  'arrays. Private.';
+  'Refuses item arrays with nulls, of unequal length or not counted from 1 (22023); `others` are '
+  'the array_dims of further arrays, null for those not given. Private.';
 
 -- _announce: makes this transaction known as a producer of a lane, and answers a clock reading that
 -- is a safe run_at there.
@@ -447,7 +470,8 @@ as $$
 declare
   lane_key constant integer := hashint8(lane_id # ('lane'::regclass::bigint << 31));
   over constant timestamptz := date_bin('100 ms', _now(), '2000-01-01 00:00:00+00');
-  slot timestamptz := date_bin('100 ms', since, '2000-01-01 00:00:00+00');
+  slot timestamptz := date_bin(
+    '100 ms', greatest(since, timestamptz '1970-01-01'), '2000-01-01 00:00:00+00');
   slot_key integer;
 begin
   if pg_try_advisory_lock(lane_key, -1) and pg_advisory_unlock(lane_key, -1) then
@@ -498,18 +522,19 @@ declare
   first_ready record;
 begin
   for lane in
-    select l.id, m.swept_at, first_job.running,
+    select l.id, m.sweep_at, first_job.running,
       coalesce(m.head, '-infinity') as head,
       coalesce(m.head_id, 0) as head_id,
       coalesce(m.tail,
-        (select min(v.created_at) from queue v where v.id = _advance_marks.queue_id)) as tail,
+        (select case when min(v.created_at) <= clock then min(v.created_at) else '-infinity' end
+         from queue v where v.id = _advance_marks.queue_id)) as tail,
       coalesce(m.tail_id, 0) as tail_id
     from (
       select distinct i.id from lane i
       where i.id between _advance_marks.queue_id << 16 and (_advance_marks.queue_id << 16) + 65535
     ) l
     left join lateral (
-      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.swept_at, k.busy
+      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.sweep_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on m.head <= clock
     left join lateral (
@@ -533,10 +558,11 @@ begin
       and j.lease_until is null
     order by j.run_at, j.id
     limit 1;
-    insert into mark (lane_id, head, head_id, tail, tail_id, made_at, swept_at, busy)
+    insert into mark (lane_id, head, head_id, tail, tail_id, made_at, sweep_at, busy)
     values (
       lane.id, coalesce(first_ready.run_at, settled), coalesce(first_ready.id, 0), lane.tail,
-      lane.tail_id, clock, coalesce(lane.swept_at, clock), coalesce(lane.running, false)
+      lane.tail_id, clock,
+      coalesce(lane.sweep_at, clock + interval '1 second'), coalesce(lane.running, false)
     );
   end loop;
 end
@@ -591,10 +617,11 @@ begin
     then
       return;
     end if;
-    if not pg_try_advisory_lock_shared(class_key, queue_key) then
+    if not (pg_try_advisory_lock_shared(class_key, queue_key)
+      and pg_advisory_unlock_shared(class_key, queue_key))
+    then
       return;
     end if;
-    perform pg_advisory_unlock_shared(class_key, queue_key);
   end loop;
   perform pg_notify(_channel(queue_id), '');
 end
@@ -844,6 +871,10 @@ comment on function _bury is 'Moves locked jobs to dead_job; answers how many. P
 --         fresh run_at, since claims do not look below the head. One guarded statement locks and
 --         judges a row: a job that was acked, claimed or extended meanwhile is left alone.
 --         Afterwards the tail moves up to the oldest live job or the oldest open producer.
+--         The next sweep is due after a second, or after twenty times what this one took: a walk
+--         grows with what was finished while a producer, or a long job and a snapshot, are held. If
+--         there was more to do than n, it is due at once.
+--         Old marks that another transaction is deleting are left to it: nobody waits here.
 create or replace function _sweep_lane(
   lane_id bigint,
   n integer,
@@ -875,7 +906,9 @@ begin
     coalesce(m.tail, q.created_at) as tail, coalesce(m.tail_id, 0) as tail_id
   into last
   from (
-    select min(v.created_at) as created_at from queue v where v.id = _sweep_lane.lane_id >> 16
+    select case when min(v.created_at) <= clock then min(v.created_at) else '-infinity' end
+      as created_at
+    from queue v where v.id = _sweep_lane.lane_id >> 16
   ) q
   left join lateral (
     select k.head, k.head_id, k.tail, k.tail_id, k.busy
@@ -928,16 +961,24 @@ begin
     oldest := last.head;
     oldest_id := last.head_id;
   end if;
-  insert into mark (lane_id, head, head_id, tail, tail_id, made_at, swept_at, busy)
+  insert into mark (lane_id, head, head_id, tail, tail_id, made_at, sweep_at, busy)
   values (
     lane_id, last.head, last.head_id, least(oldest, settled),
-    case when oldest <= settled then oldest_id else 0 end, clock, clock,
+    case when oldest <= settled then oldest_id else 0 end, clock,
+    case when greatest(exhausted, recovered, late) >= n then '-infinity'
+      else _now() + greatest(interval '1 second', 20 * (_now() - clock)) end,
     coalesce(last.busy, false)
   );
   delete from mark k
-  where k.lane_id = _sweep_lane.lane_id
-    and k.made_at < clock - interval '10 seconds'
-    and k.seq < (select max(m.seq) from mark m where m.lane_id = _sweep_lane.lane_id);
+  where k.ctid = any (array(
+    select m.ctid
+    from mark m
+    where m.lane_id = _sweep_lane.lane_id
+      and m.made_at < clock - interval '10 seconds'
+    order by m.seq
+    limit 1000
+    for update skip locked
+  ));
 end
 $$;
 
@@ -976,7 +1017,7 @@ declare
   lane bigint;
   swept record;
   ids bigint[];
-  keep interval;
+  target queue;
 begin
   recovered := 0::bigint;
   exhausted := 0::bigint;
@@ -988,12 +1029,12 @@ begin
       where i.id between _sweep_queue.queue_id << 16 and (_sweep_queue.queue_id << 16) + 65535
     ) l
     left join lateral (
-      select k.head, k.head_id, k.tail, k.tail_id, k.swept_at
+      select k.head, k.head_id, k.tail, k.tail_id, k.sweep_at
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on true
     where whole
       or ((m.tail, m.tail_id) < (m.head, m.head_id)
-        and not m.swept_at between clock - interval '1 second' and clock)
+        and not m.sweep_at between clock and clock + interval '1 hour')
     order by l.id desc
   loop
     swept := _sweep_lane(lane, n, whole);
@@ -1012,19 +1053,20 @@ begin
   ) x;
   expired := case when ids is null then 0 else _bury(ids, 'expired') end;
 
-  select q.keep_dead into keep from queue q where q.id = _sweep_queue.queue_id and q.current;
+  select * into target from queue q where q.id = _sweep_queue.queue_id and q.current;
   delete from dead_job d
   where d.id = any (array(
     select x.id from dead_job x
     where x.queue_id = _sweep_queue.queue_id
-      and x.dead_at < case when keep < interval '2000 years' then clock - keep else '-infinity' end
+      and x.dead_at < case when target.keep_dead < interval '2000 years'
+        then clock - target.keep_dead else '-infinity' end
     order by x.dead_at
     limit n
     for update skip locked
   ));
   get diagnostics purged = row_count;
 
-  if recovered + late > 0 then
+  if recovered + late > 0 and target.notify then
     perform _wake(queue_id);
   end if;
 end
@@ -1040,9 +1082,9 @@ comment on function _sweep_queue is
 --         second does it, and a caller that stays open holds up only its own second.
 -- Raises: nothing.
 -- Notes:  Marks first: the sweep looks below them. So a job whose claimant died comes back with the
---         first claim after its lease, however long nobody has claimed.
---         The session remembers when it last tried. So an idle queue is looked after too, at the
---         cost of a few index probes a second, and writes nothing.
+--         first claim after its lease, however long nobody has claimed. The session remembers, for
+--         each queue, when it last tried. So an idle queue is looked after too, at the cost of a
+--         few index probes a second, and writes nothing.
 create or replace function _keep_house(queue_id bigint, clock timestamptz)
 returns void
 language plpgsql
@@ -1050,13 +1092,15 @@ volatile
 set search_path from current
 as $$
 begin
-  perform set_config('pgq_sql.tended', date_trunc('second', clock)::text, false);
+  perform set_config(
+    concat('pgq_sql.tended_', 'queue'::regclass::oid, '_', queue_id),
+    date_trunc('second', clock)::text, false);
   if pg_try_advisory_xact_lock(
     hashint8(queue_id # ('mark'::regclass::bigint << 31)),
     (date_part('epoch', clock)::bigint & 2147483647)::integer)
   then
     perform _advance_marks(queue_id);
-    perform _sweep_queue(queue_id, 100);
+    perform _sweep_queue(queue_id, 1000);
   end if;
 end
 $$;
@@ -1111,10 +1155,11 @@ begin
     retry_max_delay, retry_jitter, expires_in, keep_dead, notify, max_payload, created_at
   ) values (
     create_queue.queue, coalesce(create_queue.max_attempts, 5),
-    coalesce(create_queue.visibility_timeout, '30 s'),
+    coalesce(_exact(create_queue.visibility_timeout), '30 s'),
     coalesce(create_queue.retry_backoff, 'exponential'), coalesce(create_queue.retry_factor, 2),
-    coalesce(create_queue.retry_delay, '500 ms'), coalesce(create_queue.retry_max_delay, '5 min'),
-    coalesce(create_queue.retry_jitter, '[0.8,1.2]'), create_queue.expires_in,
+    coalesce(_exact(create_queue.retry_delay), '500 ms'),
+    coalesce(_exact(create_queue.retry_max_delay), '5 min'),
+    coalesce(create_queue.retry_jitter, '[0.8,1.2]'), _exact(create_queue.expires_in),
     coalesce(create_queue.keep_dead, '14 days'), coalesce(create_queue.notify, true),
     coalesce(create_queue.max_payload, 1048576), _now()
   )
@@ -1194,6 +1239,11 @@ begin
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
+    delay := _exact(delay);
+    visibility_timeout := _exact(visibility_timeout);
+    expires_in := _exact(expires_in);
+    retry_delay := _exact(retry_delay);
+    retry_max_delay := _exact(retry_max_delay);
   end if;
 
   lane := (target.id << 16) + priority + 32768;
@@ -1269,6 +1319,14 @@ begin
   perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
     retry_factor, retry_delay, retry_max_delay, retry_jitter);
   perform _check_options(options);
+  visibility_timeout := _exact(visibility_timeout);
+  expires_in := _exact(expires_in);
+  retry_delay := _exact(retry_delay);
+  retry_max_delay := _exact(retry_max_delay);
+  if delays is not null then
+    delays := array(
+      select _exact(d) from unnest(delays) with ordinality u(d, place) order by place);
+  end if;
   if cardinality(payloads) = 0 then
     return;
   end if;
@@ -1310,7 +1368,9 @@ begin
   select i.ordinal, i.id, 'inserted' from item i order by i.ordinal;
 
   if target.notify then
-    first_due := clock + coalesce((select min(coalesce(d, '0')) from unnest(delays) d), '0');
+    select min(case when d.delay is null then greatest(clock, d.run_at) else clock + d.delay end)
+    into first_due
+    from unnest(payloads, delays, run_ats) d (payload, delay, run_at);
     if first_due < clock + interval '1 minute' then
       perform _wake(target.id);
     end if;
@@ -1372,12 +1432,12 @@ begin
       bool_or(m.made_at is null or not m.made_at between clock - interval '50 ms' and clock)
         as stale,
       bool_or((m.tail, m.tail_id) < (m.head, m.head_id)
-        and not m.swept_at between clock - interval '1 second' and clock) as due
+        and not m.sweep_at between clock and clock + interval '1 hour') as due
     from (
       select distinct i.id from lane i where i.id between q.id << 16 and (q.id << 16) + 65535
     ) l
     left join lateral (
-      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.swept_at, k.busy
+      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.sweep_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on true
   ) h
@@ -1388,6 +1448,7 @@ begin
   then
     perform _find_queue(queue);
     perform _check_run_options(null, visibility_timeout, null, null, null, null, null, null);
+    visibility_timeout := _exact(visibility_timeout);
     if not coalesce(octet_length(worker) between 1 and 200, false) then
       raise exception 'worker must be a label of 1 to 200 bytes'
         using errcode = '22023', hint = 'For example host and process id.';
@@ -1398,7 +1459,8 @@ begin
   end if;
 
   if keeps_house and (house.due
-    or current_setting('pgq_sql.tended', true) is distinct from date_trunc('second', clock)::text)
+    or current_setting(concat('pgq_sql.tended_', 'queue'::regclass::oid, '_', house.id), true)
+      is distinct from date_trunc('second', clock)::text)
   then
     perform _keep_house(house.id, clock);
     clock := _now();
@@ -1539,8 +1601,9 @@ comment on function ack is
 --
 -- Locks:  the rows, in id order; a producer's locks in their lanes (_announce).
 -- Raises: 22023 for arrays with nulls or of unequal length, and for bad delays.
--- Notes:  The run_at is new, so the job joins the end of its lane: claims do not look behind the
---         mark.
+-- Notes:  All rows are locked at first: those at their last attempt go another way than the rest,
+--         and in two rounds they would meet a heartbeat of the same jobs in the wrong order. The
+--         run_at is new, so the job joins the end of its lane: claims do not look behind the mark.
 create or replace function retry_many(
   job_ids bigint[],
   tokens bigint[],
@@ -1566,7 +1629,7 @@ declare
   stamp timestamptz;
   done bigint[];
 begin
-  perform _check_items(job_ids, tokens, array[cardinality(errors), cardinality(delays)]);
+  perform _check_items(job_ids, tokens, array[array_dims(errors), array_dims(delays)]);
   perform _check_duration('delay', d) from unnest(delays) d;
   batch := _in_id_order(job_ids);
   if batch.repeated then
@@ -1578,16 +1641,19 @@ begin
     return;
   end if;
 
-  select array_agg(x.id order by x.id), array_agg(x.error order by x.id) into spent, last_words
+  select
+    array_agg(x.id order by x.id) filter (where x.spent),
+    array_agg(x.error order by x.id) filter (where x.spent)
+  into spent, last_words
   from (
-    select j.id, errors[batch.places[width_bucket(j.id, batch.ids)]] as error
+    select j.id, errors[batch.places[width_bucket(j.id, batch.ids)]] as error,
+      j.attempt >= coalesce(
+        j.max_attempts,
+        (select q.max_attempts from queue q where q.version = j.settings)) as spent
     from job j
     where j.id = any (batch.ids)
       and j.token = tokens[batch.places[width_bucket(j.id, batch.ids)]]
       and j.lease_until > clock
-      and j.attempt >= coalesce(
-        j.max_attempts,
-        (select q.max_attempts from queue q where q.version = j.settings))
     order by j.id
     for update of j
   ) x;
@@ -1599,7 +1665,7 @@ begin
   with updated as (
     update job j
     set run_at = stamp + coalesce(
-        delays[batch.places[width_bucket(j.id, batch.ids)]],
+        _exact(delays[batch.places[width_bucket(j.id, batch.ids)]]),
         _backoff(
           j.attempt,
           coalesce(j.retry_backoff, q.retry_backoff),
@@ -1692,7 +1758,7 @@ declare
   done bigint[];
   last_words text[];
 begin
-  perform _check_items(job_ids, tokens, array[cardinality(errors)]);
+  perform _check_items(job_ids, tokens, array[array_dims(errors)]);
   batch := _in_id_order(job_ids);
   if batch.repeated then
     for i in 1..cardinality(job_ids) loop
@@ -1775,7 +1841,7 @@ declare
   stamp timestamptz;
   done bigint[];
 begin
-  perform _check_items(job_ids, tokens, array[cardinality(delays)]);
+  perform _check_items(job_ids, tokens, array[array_dims(delays)]);
   perform _check_duration('delay', d) from unnest(delays) d;
   batch := _in_id_order(job_ids);
   if batch.repeated then
@@ -1791,7 +1857,7 @@ begin
   with updated as (
     update job j
     set run_at = stamp
-        + coalesce(delays[batch.places[width_bucket(j.id, batch.ids)]], '0'),
+        + coalesce(_exact(delays[batch.places[width_bucket(j.id, batch.ids)]]), '0'),
       attempt = j.attempt - 1,
       lease_until = null,
       worker = null
@@ -1869,7 +1935,7 @@ declare
   done bigint[];
   ends timestamptz[];
 begin
-  perform _check_items(job_ids, tokens, array[cardinality(extends)]);
+  perform _check_items(job_ids, tokens, array[array_dims(extends)]);
   perform _check_run_options(null, e, null, null, null, null, null, null) from unnest(extends) e;
   batch := _in_id_order(job_ids);
   if batch.repeated then
@@ -1884,7 +1950,7 @@ begin
   with updated as (
     update job j
     set lease_until = clock + coalesce(
-      extends[batch.places[width_bucket(j.id, batch.ids)]],
+      _exact(extends[batch.places[width_bucket(j.id, batch.ids)]]),
       j.visibility_timeout,
       (select q.visibility_timeout from queue q where q.version = j.settings))
     where j.id = any (batch.ids)
@@ -1938,10 +2004,9 @@ end
 $$;
 
 comment on function heartbeat is
-  'Renews a lease, to end at now + extend (null: the job''s visibility timeout), whatever was '
-  'left of it. Answers outcome ''extended'', ''lost'' or ''gone'' as in ack, the new lease_until '
-  '(null unless extended) and observed_at, the database clock. A late heartbeat is lost. '
-  'Errors: 22023.';
+  'Renews a lease, to end at now + extend (null: the job''s visibility timeout), whatever was left '
+  'of it. Answers outcome ''extended'', ''lost'' or ''gone'' as in ack, the new lease_until (null '
+  'unless extended) and observed_at, the database clock. A late heartbeat is lost. Errors: 22023.';
 
 -- wait_begin: declares this session an idle consumer of a queue, so that producers notify it.
 --
@@ -1951,6 +2016,7 @@ comment on function heartbeat is
 --         more, sleep, wait_end. LISTEN once a session is enough. What is committed between a
 --         producer's test and that last claim is found by polling, which is never left out: the
 --         notification is what is fast, the poll what is correct.
+--         The lock outlives a ROLLBACK, as LISTEN does not: call both outside a transaction block.
 --         Not through a pooler in transaction mode: the lock would stay with the server session.
 create or replace function wait_begin(queue text)
 returns text
@@ -2307,11 +2373,12 @@ comment on function _capabilities is
 --
 -- Locks:  access_grant against other writers; catalog rows.
 -- Raises: nothing.
--- Notes:  A replaced function keeps its old privileges, and a new one is open to PUBLIC: so all are
---         taken back first, from PUBLIC, from every role that has a capability and from `former`,
---         which has just lost one. Roles that no longer exist are forgotten. Dynamic, because GRANT
---         takes no parameters; the names come from the catalog and are quoted.
-create or replace function _apply_grants(former name default null)
+-- Notes:  A replaced function keeps its old privileges, a new one is open to PUBLIC, and default
+--         privileges may have opened it to others: so everything is first taken back from everyone
+--         but the owner. Roles that no longer exist are forgotten.
+--         Dynamic, because GRANT takes no parameters; the names come from the catalog and are
+--         quoted.
+create or replace function _apply_grants()
 returns void
 language plpgsql
 volatile
@@ -2319,41 +2386,41 @@ set search_path from current
 as $$
 declare
   here constant oid := (select n.oid from pg_namespace n where n.nspname = current_schema());
-  holders text;
-  target text;
-  given record;
+  statement text;
 begin
   lock table access_grant in share row exclusive mode;
-  delete from access_grant a
-  where not exists (select from pg_roles r where r.rolname = a.role_name);
-  select concat_ws(', ', 'public', string_agg(distinct quote_ident(h.role), ', ')) into holders
-  from (select a.role_name as role from access_grant a union select former) h
-  where h.role is not null;
+  delete from access_grant a where not exists (select from pg_roles r where r.oid = a.role);
 
-  for target in
-    select format('function %s', p.oid::regprocedure)
-    from pg_proc p
-    where p.pronamespace = here
+  for statement in
+    select format('revoke all on %s from %s', o.name,
+      case g.grantee when 0 then 'public' else g.grantee::regrole::text end) as statement
+    from (
+      select format('function %s', p.oid::regprocedure) as name, p.proowner as owner,
+        coalesce(p.proacl, acldefault('f', p.proowner)) as acl
+      from pg_proc p where p.pronamespace = here
+      union all
+      select format('%s %s',
+          case c.relkind when 'S' then 'sequence' else 'table' end, c.oid::regclass),
+        c.relowner, c.relacl
+      from pg_class c where c.relnamespace = here and c.relkind in ('r', 'v', 'S')
+      union all
+      select format('schema %I', n.nspname), n.nspowner, n.nspacl
+      from pg_namespace n where n.oid = here
+    ) o
+    cross join lateral (select distinct x.grantee from aclexplode(o.acl) x) g
+    where g.grantee <> o.owner
     union all
-    select format('table %s', c.oid::regclass)
-    from pg_class c
-    where c.relnamespace = here and c.relkind in ('r', 'v')
-    union all
-    select format('schema %I', current_schema())
-  loop
-    execute format('revoke all on %s from %s', target, holders);
-  end loop;
-
-  for given in
-    select distinct a.role_name as role,
-      case c.kind when 'view' then format('select on %I', c.name)
-        else format('execute on function %I', c.name) end as what
+    select distinct
+      case c.kind when 'view' then format('grant select on %I to %s', c.name, a.role)
+        else format('grant execute on function %I to %s', c.name, a.role) end
     from access_grant a
     join _capabilities() c on c.capability = a.capability
-    union
-    select a.role_name, format('usage on schema %I', current_schema()) from access_grant a
+    union all
+    select distinct format('grant usage on schema %I to %s', current_schema(), a.role)
+    from access_grant a
+    order by 1 desc  -- revoke, then grant
   loop
-    execute format('grant %s to %I', given.what, given.role);
+    execute statement;
   end loop;
 end
 $$;
@@ -2366,6 +2433,7 @@ comment on function _apply_grants is
 --
 -- Locks:  none.
 -- Raises: 22023.
+-- Notes:  current_user is the owner here: the callers are SECURITY DEFINER.
 create or replace function _check_access(role name, capability text)
 returns void
 language plpgsql
@@ -2388,6 +2456,10 @@ begin
         detail = format('role "%s"', role),
         hint = 'Make it with CREATE ROLE first; names are case-sensitive here.';
   end if;
+  if role = current_user then
+    raise exception 'the owner may do everything already'
+      using errcode = '22023', detail = format('role "%s"', role);
+  end if;
 end
 $$;
 
@@ -2396,7 +2468,7 @@ comment on function _check_access is 'Refuses an unknown capability or role (220
 -- grant_access: gives a role a capability: the functions and views that _capabilities lists for it.
 --
 -- Locks:  as _apply_grants.
--- Raises: 22023 for nulls, an unknown capability or a role that does not exist.
+-- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner.
 -- Notes:  Recorded, and applied again by each upgrade. Only the owner may call this.
 create or replace function grant_access(role name, capability text)
 returns void
@@ -2407,7 +2479,9 @@ set search_path from current
 as $$
 begin
   perform _check_access(role, capability);
-  insert into access_grant (role_name, capability) values (role, capability)
+  lock table access_grant in share row exclusive mode;
+  insert into access_grant (role, capability)
+  select r.oid, grant_access.capability from pg_roles r where r.rolname = grant_access.role
   on conflict do nothing;
   perform _apply_grants();
 end
@@ -2420,7 +2494,7 @@ comment on function grant_access is
 -- revoke_access: takes a capability back from a role.
 --
 -- Locks:  as _apply_grants.
--- Raises: 22023 for nulls, an unknown capability or a role that does not exist.
+-- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner.
 -- Notes:  With its last capability the role also loses the use of the schema, and can be dropped.
 --         Only the owner may call this.
 create or replace function revoke_access(role name, capability text)
@@ -2432,9 +2506,13 @@ set search_path from current
 as $$
 begin
   perform _check_access(role, capability);
+  lock table access_grant in share row exclusive mode;
   delete from access_grant a
-  where a.role_name = revoke_access.role and a.capability = revoke_access.capability;
-  perform _apply_grants(role);
+  using pg_roles r
+  where r.rolname = revoke_access.role
+    and a.role = r.oid
+    and a.capability = revoke_access.capability;
+  perform _apply_grants();
 end
 $$;
 

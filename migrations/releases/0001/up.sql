@@ -93,7 +93,7 @@ create table mark (
   tail timestamptz not null,
   tail_id bigint not null,
   made_at timestamptz not null,
-  swept_at timestamptz not null,
+  sweep_at timestamptz not null,
   busy boolean not null,
   primary key (lane_id, seq)
 ) with (
@@ -113,8 +113,8 @@ comment on column mark.tail is
   'No live job has a smaller run_at, and no open producer can add one.';
 comment on column mark.tail_id is 'Nor the same run_at and a smaller id.';
 comment on column mark.made_at is 'Database clock; claims append a new mark at most every 50 ms.';
-comment on column mark.swept_at is
-  'When the lane was last swept; claims sweep it again after a second.';
+comment on column mark.sweep_at is
+  'When claims are to sweep the lane again: after a second, or twenty times what it took.';
 comment on column mark.busy is
   'Whether jobs were passed. An idle lane gets one closing mark and then none.';
 
@@ -240,17 +240,18 @@ comment on column dead_job.error is 'Error of the last run, at most 8192 charact
 comment on column dead_job.dead_at is 'Database clock when it died.';
 
 -- access_grant: what grant_access gave, so that an upgrade can give it again to new functions and
--- take it back from those that a capability lost. By name: names survive a dump and restore.
+-- take it back from those that a capability lost. A regrole follows a renamed role, and is written
+-- as a name by pg_dump, so it also survives a restore elsewhere.
 create table access_grant (
-  role_name name not null,
+  role regrole not null,
   capability text not null check (capability in ('producer', 'worker', 'observer', 'admin')),
-  primary key (role_name, capability)
+  primary key (role, capability)
 );
 
 comment on table access_grant is
   'Capabilities given to roles. Written by grant_access and revoke_access, applied by '
   '_apply_grants.';
-comment on column access_grant.role_name is 'An existing role.';
+comment on column access_grant.role is 'An existing role.';
 comment on column access_grant.capability is 'producer, worker, observer or admin.';
 
 -- claimed_job: a row of claim. A type of its own, so that it can gain attributes without a change

@@ -3,11 +3,12 @@
 --
 -- Locks:  access_grant against other writers; catalog rows.
 -- Raises: nothing.
--- Notes:  A replaced function keeps its old privileges, and a new one is open to PUBLIC: so all are
---         taken back first, from PUBLIC, from every role that has a capability and from `former`,
---         which has just lost one. Roles that no longer exist are forgotten. Dynamic, because GRANT
---         takes no parameters; the names come from the catalog and are quoted.
-create or replace function _apply_grants(former name default null)
+-- Notes:  A replaced function keeps its old privileges, a new one is open to PUBLIC, and default
+--         privileges may have opened it to others: so everything is first taken back from everyone
+--         but the owner. Roles that no longer exist are forgotten.
+--         Dynamic, because GRANT takes no parameters; the names come from the catalog and are
+--         quoted.
+create or replace function _apply_grants()
 returns void
 language plpgsql
 volatile
@@ -15,41 +16,41 @@ set search_path from current
 as $$
 declare
   here constant oid := (select n.oid from pg_namespace n where n.nspname = current_schema());
-  holders text;
-  target text;
-  given record;
+  statement text;
 begin
   lock table access_grant in share row exclusive mode;
-  delete from access_grant a
-  where not exists (select from pg_roles r where r.rolname = a.role_name);
-  select concat_ws(', ', 'public', string_agg(distinct quote_ident(h.role), ', ')) into holders
-  from (select a.role_name as role from access_grant a union select former) h
-  where h.role is not null;
+  delete from access_grant a where not exists (select from pg_roles r where r.oid = a.role);
 
-  for target in
-    select format('function %s', p.oid::regprocedure)
-    from pg_proc p
-    where p.pronamespace = here
+  for statement in
+    select format('revoke all on %s from %s', o.name,
+      case g.grantee when 0 then 'public' else g.grantee::regrole::text end) as statement
+    from (
+      select format('function %s', p.oid::regprocedure) as name, p.proowner as owner,
+        coalesce(p.proacl, acldefault('f', p.proowner)) as acl
+      from pg_proc p where p.pronamespace = here
+      union all
+      select format('%s %s',
+          case c.relkind when 'S' then 'sequence' else 'table' end, c.oid::regclass),
+        c.relowner, c.relacl
+      from pg_class c where c.relnamespace = here and c.relkind in ('r', 'v', 'S')
+      union all
+      select format('schema %I', n.nspname), n.nspowner, n.nspacl
+      from pg_namespace n where n.oid = here
+    ) o
+    cross join lateral (select distinct x.grantee from aclexplode(o.acl) x) g
+    where g.grantee <> o.owner
     union all
-    select format('table %s', c.oid::regclass)
-    from pg_class c
-    where c.relnamespace = here and c.relkind in ('r', 'v')
-    union all
-    select format('schema %I', current_schema())
-  loop
-    execute format('revoke all on %s from %s', target, holders);
-  end loop;
-
-  for given in
-    select distinct a.role_name as role,
-      case c.kind when 'view' then format('select on %I', c.name)
-        else format('execute on function %I', c.name) end as what
+    select distinct
+      case c.kind when 'view' then format('grant select on %I to %s', c.name, a.role)
+        else format('grant execute on function %I to %s', c.name, a.role) end
     from access_grant a
     join _capabilities() c on c.capability = a.capability
-    union
-    select a.role_name, format('usage on schema %I', current_schema()) from access_grant a
+    union all
+    select distinct format('grant usage on schema %I to %s', current_schema(), a.role)
+    from access_grant a
+    order by 1 desc  -- revoke, then grant
   loop
-    execute format('grant %s to %I', given.what, given.role);
+    execute statement;
   end loop;
 end
 $$;

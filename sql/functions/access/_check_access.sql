@@ -2,6 +2,7 @@
 --
 -- Locks:  none.
 -- Raises: 22023.
+-- Notes:  current_user is the owner here: the callers are SECURITY DEFINER.
 create or replace function _check_access(role name, capability text)
 returns void
 language plpgsql
@@ -23,6 +24,10 @@ begin
       using errcode = '22023',
         detail = format('role "%s"', role),
         hint = 'Make it with CREATE ROLE first; names are case-sensitive here.';
+  end if;
+  if role = current_user then
+    raise exception 'the owner may do everything already'
+      using errcode = '22023', detail = format('role "%s"', role);
   end if;
 end
 $$;

@@ -1,7 +1,7 @@
 -- grant_access: gives a role a capability: the functions and views that _capabilities lists for it.
 --
 -- Locks:  as _apply_grants.
--- Raises: 22023 for nulls, an unknown capability or a role that does not exist.
+-- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner.
 -- Notes:  Recorded, and applied again by each upgrade. Only the owner may call this.
 create or replace function grant_access(role name, capability text)
 returns void
@@ -12,7 +12,9 @@ set search_path from current
 as $$
 begin
   perform _check_access(role, capability);
-  insert into access_grant (role_name, capability) values (role, capability)
+  lock table access_grant in share row exclusive mode;
+  insert into access_grant (role, capability)
+  select r.oid, grant_access.capability from pg_roles r where r.rolname = grant_access.role
   on conflict do nothing;
   perform _apply_grants();
 end

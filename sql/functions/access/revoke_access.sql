@@ -1,7 +1,7 @@
 -- revoke_access: takes a capability back from a role.
 --
 -- Locks:  as _apply_grants.
--- Raises: 22023 for nulls, an unknown capability or a role that does not exist.
+-- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner.
 -- Notes:  With its last capability the role also loses the use of the schema, and can be dropped.
 --         Only the owner may call this.
 create or replace function revoke_access(role name, capability text)
@@ -13,9 +13,13 @@ set search_path from current
 as $$
 begin
   perform _check_access(role, capability);
+  lock table access_grant in share row exclusive mode;
   delete from access_grant a
-  where a.role_name = revoke_access.role and a.capability = revoke_access.capability;
-  perform _apply_grants(role);
+  using pg_roles r
+  where r.rolname = revoke_access.role
+    and a.role = r.oid
+    and a.capability = revoke_access.capability;
+  perform _apply_grants();
 end
 $$;
 

@@ -46,12 +46,12 @@ begin
       bool_or(m.made_at is null or not m.made_at between clock - interval '50 ms' and clock)
         as stale,
       bool_or((m.tail, m.tail_id) < (m.head, m.head_id)
-        and not m.swept_at between clock - interval '1 second' and clock) as due
+        and not m.sweep_at between clock and clock + interval '1 hour') as due
     from (
       select distinct i.id from lane i where i.id between q.id << 16 and (q.id << 16) + 65535
     ) l
     left join lateral (
-      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.swept_at, k.busy
+      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.sweep_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on true
   ) h
@@ -62,6 +62,7 @@ begin
   then
     perform _find_queue(queue);
     perform _check_run_options(null, visibility_timeout, null, null, null, null, null, null);
+    visibility_timeout := _exact(visibility_timeout);
     if not coalesce(octet_length(worker) between 1 and 200, false) then
       raise exception 'worker must be a label of 1 to 200 bytes'
         using errcode = '22023', hint = 'For example host and process id.';
@@ -72,7 +73,8 @@ begin
   end if;
 
   if keeps_house and (house.due
-    or current_setting('pgq_sql.tended', true) is distinct from date_trunc('second', clock)::text)
+    or current_setting(concat('pgq_sql.tended_', 'queue'::regclass::oid, '_', house.id), true)
+      is distinct from date_trunc('second', clock)::text)
   then
     perform _keep_house(house.id, clock);
     clock := _now();

@@ -24,7 +24,7 @@ declare
   done bigint[];
   last_words text[];
 begin
-  perform _check_items(job_ids, tokens, array[cardinality(errors)]);
+  perform _check_items(job_ids, tokens, array[array_dims(errors)]);
   batch := _in_id_order(job_ids);
   if batch.repeated then
     for i in 1..cardinality(job_ids) loop

@@ -23,7 +23,6 @@ end
 $$;
 
 comment on function heartbeat is
-  'Renews a lease, to end at now + extend (null: the job''s visibility timeout), whatever was '
-  'left of it. Answers outcome ''extended'', ''lost'' or ''gone'' as in ack, the new lease_until '
-  '(null unless extended) and observed_at, the database clock. A late heartbeat is lost. '
-  'Errors: 22023.';
+  'Renews a lease, to end at now + extend (null: the job''s visibility timeout), whatever was left '
+  'of it. Answers outcome ''extended'', ''lost'' or ''gone'' as in ack, the new lease_until (null '
+  'unless extended) and observed_at, the database clock. A late heartbeat is lost. Errors: 22023.';

@@ -31,7 +31,7 @@ declare
   done bigint[];
   ends timestamptz[];
 begin
-  perform _check_items(job_ids, tokens, array[cardinality(extends)]);
+  perform _check_items(job_ids, tokens, array[array_dims(extends)]);
   perform _check_run_options(null, e, null, null, null, null, null, null) from unnest(extends) e;
   batch := _in_id_order(job_ids);
   if batch.repeated then
@@ -46,7 +46,7 @@ begin
   with updated as (
     update job j
     set lease_until = clock + coalesce(
-      extends[batch.places[width_bucket(j.id, batch.ids)]],
+      _exact(extends[batch.places[width_bucket(j.id, batch.ids)]]),
       j.visibility_timeout,
       (select q.visibility_timeout from queue q where q.version = j.settings))
     where j.id = any (batch.ids)

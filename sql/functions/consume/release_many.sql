@@ -25,7 +25,7 @@ declare
   stamp timestamptz;
   done bigint[];
 begin
-  perform _check_items(job_ids, tokens, array[cardinality(delays)]);
+  perform _check_items(job_ids, tokens, array[array_dims(delays)]);
   perform _check_duration('delay', d) from unnest(delays) d;
   batch := _in_id_order(job_ids);
   if batch.repeated then
@@ -41,7 +41,7 @@ begin
   with updated as (
     update job j
     set run_at = stamp
-        + coalesce(delays[batch.places[width_bucket(j.id, batch.ids)]], '0'),
+        + coalesce(_exact(delays[batch.places[width_bucket(j.id, batch.ids)]]), '0'),
       attempt = j.attempt - 1,
       lease_until = null,
       worker = null

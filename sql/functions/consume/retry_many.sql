@@ -2,8 +2,9 @@
 --
 -- Locks:  the rows, in id order; a producer's locks in their lanes (_announce).
 -- Raises: 22023 for arrays with nulls or of unequal length, and for bad delays.
--- Notes:  The run_at is new, so the job joins the end of its lane: claims do not look behind the
---         mark.
+-- Notes:  All rows are locked at first: those at their last attempt go another way than the rest,
+--         and in two rounds they would meet a heartbeat of the same jobs in the wrong order. The
+--         run_at is new, so the job joins the end of its lane: claims do not look behind the mark.
 create or replace function retry_many(
   job_ids bigint[],
   tokens bigint[],
@@ -29,7 +30,7 @@ declare
   stamp timestamptz;
   done bigint[];
 begin
-  perform _check_items(job_ids, tokens, array[cardinality(errors), cardinality(delays)]);
+  perform _check_items(job_ids, tokens, array[array_dims(errors), array_dims(delays)]);
   perform _check_duration('delay', d) from unnest(delays) d;
   batch := _in_id_order(job_ids);
   if batch.repeated then
@@ -41,16 +42,19 @@ begin
     return;
   end if;
 
-  select array_agg(x.id order by x.id), array_agg(x.error order by x.id) into spent, last_words
+  select
+    array_agg(x.id order by x.id) filter (where x.spent),
+    array_agg(x.error order by x.id) filter (where x.spent)
+  into spent, last_words
   from (
-    select j.id, errors[batch.places[width_bucket(j.id, batch.ids)]] as error
+    select j.id, errors[batch.places[width_bucket(j.id, batch.ids)]] as error,
+      j.attempt >= coalesce(
+        j.max_attempts,
+        (select q.max_attempts from queue q where q.version = j.settings)) as spent
     from job j
     where j.id = any (batch.ids)
       and j.token = tokens[batch.places[width_bucket(j.id, batch.ids)]]
       and j.lease_until > clock
-      and j.attempt >= coalesce(
-        j.max_attempts,
-        (select q.max_attempts from queue q where q.version = j.settings))
     order by j.id
     for update of j
   ) x;
@@ -62,7 +66,7 @@ begin
   with updated as (
     update job j
     set run_at = stamp + coalesce(
-        delays[batch.places[width_bucket(j.id, batch.ids)]],
+        _exact(delays[batch.places[width_bucket(j.id, batch.ids)]]),
         _backoff(
           j.attempt,
           coalesce(j.retry_backoff, q.retry_backoff),

@@ -6,6 +6,7 @@
 --         more, sleep, wait_end. LISTEN once a session is enough. What is committed between a
 --         producer's test and that last claim is found by polling, which is never left out: the
 --         notification is what is fast, the poll what is correct.
+--         The lock outlives a ROLLBACK, as LISTEN does not: call both outside a transaction block.
 --         Not through a pooler in transaction mode: the lock would stay with the server session.
 create or replace function wait_begin(queue text)
 returns text

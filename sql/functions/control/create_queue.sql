@@ -46,10 +46,11 @@ begin
     retry_max_delay, retry_jitter, expires_in, keep_dead, notify, max_payload, created_at
   ) values (
     create_queue.queue, coalesce(create_queue.max_attempts, 5),
-    coalesce(create_queue.visibility_timeout, '30 s'),
+    coalesce(_exact(create_queue.visibility_timeout), '30 s'),
     coalesce(create_queue.retry_backoff, 'exponential'), coalesce(create_queue.retry_factor, 2),
-    coalesce(create_queue.retry_delay, '500 ms'), coalesce(create_queue.retry_max_delay, '5 min'),
-    coalesce(create_queue.retry_jitter, '[0.8,1.2]'), create_queue.expires_in,
+    coalesce(_exact(create_queue.retry_delay), '500 ms'),
+    coalesce(_exact(create_queue.retry_max_delay), '5 min'),
+    coalesce(create_queue.retry_jitter, '[0.8,1.2]'), _exact(create_queue.expires_in),
     coalesce(create_queue.keep_dead, '14 days'), coalesce(create_queue.notify, true),
     coalesce(create_queue.max_payload, 1048576), _now()
   )

@@ -29,18 +29,19 @@ declare
   first_ready record;
 begin
   for lane in
-    select l.id, m.swept_at, first_job.running,
+    select l.id, m.sweep_at, first_job.running,
       coalesce(m.head, '-infinity') as head,
       coalesce(m.head_id, 0) as head_id,
       coalesce(m.tail,
-        (select min(v.created_at) from queue v where v.id = _advance_marks.queue_id)) as tail,
+        (select case when min(v.created_at) <= clock then min(v.created_at) else '-infinity' end
+         from queue v where v.id = _advance_marks.queue_id)) as tail,
       coalesce(m.tail_id, 0) as tail_id
     from (
       select distinct i.id from lane i
       where i.id between _advance_marks.queue_id << 16 and (_advance_marks.queue_id << 16) + 65535
     ) l
     left join lateral (
-      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.swept_at, k.busy
+      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.sweep_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on m.head <= clock
     left join lateral (
@@ -64,10 +65,11 @@ begin
       and j.lease_until is null
     order by j.run_at, j.id
     limit 1;
-    insert into mark (lane_id, head, head_id, tail, tail_id, made_at, swept_at, busy)
+    insert into mark (lane_id, head, head_id, tail, tail_id, made_at, sweep_at, busy)
     values (
       lane.id, coalesce(first_ready.run_at, settled), coalesce(first_ready.id, 0), lane.tail,
-      lane.tail_id, clock, coalesce(lane.swept_at, clock), coalesce(lane.running, false)
+      lane.tail_id, clock,
+      coalesce(lane.sweep_at, clock + interval '1 second'), coalesce(lane.running, false)
     );
   end loop;
 end

@@ -19,7 +19,8 @@ as $$
 declare
   lane_key constant integer := hashint8(lane_id # ('lane'::regclass::bigint << 31));
   over constant timestamptz := date_bin('100 ms', _now(), '2000-01-01 00:00:00+00');
-  slot timestamptz := date_bin('100 ms', since, '2000-01-01 00:00:00+00');
+  slot timestamptz := date_bin(
+    '100 ms', greatest(since, timestamptz '1970-01-01'), '2000-01-01 00:00:00+00');
   slot_key integer;
 begin
   if pg_try_advisory_lock(lane_key, -1) and pg_advisory_unlock(lane_key, -1) then

@@ -9,6 +9,10 @@
 --         fresh run_at, since claims do not look below the head. One guarded statement locks and
 --         judges a row: a job that was acked, claimed or extended meanwhile is left alone.
 --         Afterwards the tail moves up to the oldest live job or the oldest open producer.
+--         The next sweep is due after a second, or after twenty times what this one took: a walk
+--         grows with what was finished while a producer, or a long job and a snapshot, are held. If
+--         there was more to do than n, it is due at once.
+--         Old marks that another transaction is deleting are left to it: nobody waits here.
 create or replace function _sweep_lane(
   lane_id bigint,
   n integer,
@@ -40,7 +44,9 @@ begin
     coalesce(m.tail, q.created_at) as tail, coalesce(m.tail_id, 0) as tail_id
   into last
   from (
-    select min(v.created_at) as created_at from queue v where v.id = _sweep_lane.lane_id >> 16
+    select case when min(v.created_at) <= clock then min(v.created_at) else '-infinity' end
+      as created_at
+    from queue v where v.id = _sweep_lane.lane_id >> 16
   ) q
   left join lateral (
     select k.head, k.head_id, k.tail, k.tail_id, k.busy
@@ -93,16 +99,24 @@ begin
     oldest := last.head;
     oldest_id := last.head_id;
   end if;
-  insert into mark (lane_id, head, head_id, tail, tail_id, made_at, swept_at, busy)
+  insert into mark (lane_id, head, head_id, tail, tail_id, made_at, sweep_at, busy)
   values (
     lane_id, last.head, last.head_id, least(oldest, settled),
-    case when oldest <= settled then oldest_id else 0 end, clock, clock,
+    case when oldest <= settled then oldest_id else 0 end, clock,
+    case when greatest(exhausted, recovered, late) >= n then '-infinity'
+      else _now() + greatest(interval '1 second', 20 * (_now() - clock)) end,
     coalesce(last.busy, false)
   );
   delete from mark k
-  where k.lane_id = _sweep_lane.lane_id
-    and k.made_at < clock - interval '10 seconds'
-    and k.seq < (select max(m.seq) from mark m where m.lane_id = _sweep_lane.lane_id);
+  where k.ctid = any (array(
+    select m.ctid
+    from mark m
+    where m.lane_id = _sweep_lane.lane_id
+      and m.made_at < clock - interval '10 seconds'
+    order by m.seq
+    limit 1000
+    for update skip locked
+  ));
 end
 $$;
 

@@ -29,7 +29,7 @@ declare
   lane bigint;
   swept record;
   ids bigint[];
-  keep interval;
+  target queue;
 begin
   recovered := 0::bigint;
   exhausted := 0::bigint;
@@ -41,12 +41,12 @@ begin
       where i.id between _sweep_queue.queue_id << 16 and (_sweep_queue.queue_id << 16) + 65535
     ) l
     left join lateral (
-      select k.head, k.head_id, k.tail, k.tail_id, k.swept_at
+      select k.head, k.head_id, k.tail, k.tail_id, k.sweep_at
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on true
     where whole
       or ((m.tail, m.tail_id) < (m.head, m.head_id)
-        and not m.swept_at between clock - interval '1 second' and clock)
+        and not m.sweep_at between clock and clock + interval '1 hour')
     order by l.id desc
   loop
     swept := _sweep_lane(lane, n, whole);
@@ -65,19 +65,20 @@ begin
   ) x;
   expired := case when ids is null then 0 else _bury(ids, 'expired') end;
 
-  select q.keep_dead into keep from queue q where q.id = _sweep_queue.queue_id and q.current;
+  select * into target from queue q where q.id = _sweep_queue.queue_id and q.current;
   delete from dead_job d
   where d.id = any (array(
     select x.id from dead_job x
     where x.queue_id = _sweep_queue.queue_id
-      and x.dead_at < case when keep < interval '2000 years' then clock - keep else '-infinity' end
+      and x.dead_at < case when target.keep_dead < interval '2000 years'
+        then clock - target.keep_dead else '-infinity' end
     order by x.dead_at
     limit n
     for update skip locked
   ));
   get diagnostics purged = row_count;
 
-  if recovered + late > 0 then
+  if recovered + late > 0 and target.notify then
     perform _wake(queue_id);
   end if;
 end

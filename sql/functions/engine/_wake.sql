@@ -25,10 +25,11 @@ begin
     then
       return;
     end if;
-    if not pg_try_advisory_lock_shared(class_key, queue_key) then
+    if not (pg_try_advisory_lock_shared(class_key, queue_key)
+      and pg_advisory_unlock_shared(class_key, queue_key))
+    then
       return;
     end if;
-    perform pg_advisory_unlock_shared(class_key, queue_key);
   end loop;
   perform pg_notify(_channel(queue_id), '');
 end

@@ -57,6 +57,11 @@ begin
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
+    delay := _exact(delay);
+    visibility_timeout := _exact(visibility_timeout);
+    expires_in := _exact(expires_in);
+    retry_delay := _exact(retry_delay);
+    retry_max_delay := _exact(retry_max_delay);
   end if;
 
   lane := (target.id << 16) + priority + 32768;

@@ -39,6 +39,14 @@ begin
   perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
     retry_factor, retry_delay, retry_max_delay, retry_jitter);
   perform _check_options(options);
+  visibility_timeout := _exact(visibility_timeout);
+  expires_in := _exact(expires_in);
+  retry_delay := _exact(retry_delay);
+  retry_max_delay := _exact(retry_max_delay);
+  if delays is not null then
+    delays := array(
+      select _exact(d) from unnest(delays) with ordinality u(d, place) order by place);
+  end if;
   if cardinality(payloads) = 0 then
     return;
   end if;
@@ -80,7 +88,9 @@ begin
   select i.ordinal, i.id, 'inserted' from item i order by i.ordinal;
 
   if target.notify then
-    first_due := clock + coalesce((select min(coalesce(d, '0')) from unnest(delays) d), '0');
+    select min(case when d.delay is null then greatest(clock, d.run_at) else clock + d.delay end)
+    into first_due
+    from unnest(payloads, delays, run_ats) d (payload, delay, run_at);
     if first_due < clock + interval '1 minute' then
       perform _wake(target.id);
     end if;
