@@ -1726,7 +1726,7 @@ begin
     retry_factor, retry_delay, retry_max_delay, retry_jitter);
   perform _check_options(options);
   visibility_timeout := _exact(visibility_timeout);
-  expires_in := _exact(expires_in);
+  expires_in := coalesce(_exact(expires_in), target.expires_in);
   retry_delay := _exact(retry_delay);
   retry_max_delay := _exact(retry_max_delay);
   if delays is not null then
@@ -1765,7 +1765,7 @@ begin
     overriding system value
     select
       i.id, i.lane_id, i.due, clock, target.version,
-      _later(i.due, coalesce(enqueue_many.expires_in, target.expires_in)),
+      case when enqueue_many.expires_in is not null then _later(i.due, enqueue_many.expires_in) end,
       enqueue_many.max_attempts, enqueue_many.visibility_timeout, enqueue_many.retry_backoff,
       enqueue_many.retry_factor, enqueue_many.retry_delay, enqueue_many.retry_max_delay,
       enqueue_many.retry_jitter, i.headers, i.payload
