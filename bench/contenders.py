@@ -20,7 +20,7 @@ class Contender:
     enqueue: str
     enqueue_many: str
     claim_ack: str
-    """Two transactions: claim up to :n jobs and fetch them; ack them all."""
+    """Claim up to :n jobs and fetch them, in one transaction; ack them all, in another."""
     tables: tuple[str, ...]
 
 
@@ -107,11 +107,11 @@ insert into pgq_sql.job (lane_id, run_at, enqueued_at, settings, payload)
 select {LANE}, now(), now(), 1, {PAYLOAD} from generate_series(1, :n::integer) returning id;
 """,
     claim_ack="""
-select (nextval('floor_next') - 1) * :n as first \\gset
 with claimed as (
   update pgq_sql.job
   set token = token + 1, attempt = attempt + 1, lease_until = now() + '30 s', worker = 'w'
-  where id > :first and id <= :first::bigint + :n
+  from (select (nextval('floor_next') - 1) * :n as first) turn
+  where id > turn.first and id <= turn.first + :n
   returning id, payload)
 select coalesce(array_agg(id), '{}') as ids, array_agg(payload) as payloads from claimed \\gset
 delete from pgq_sql.job where id = any (:ids);

@@ -292,7 +292,7 @@ comment on column job.worker is 'Label of the current claimant.';
 comment on column job.last_error is 'Error of the last failed run, at most 8192 characters.';
 comment on column job.expires_at is 'Dead if not finished by then; null: never.';
 comment on column job.max_attempts is
-  'Set for this job; null: as that version of the queue says. So the five below.';
+  'Set for this job; null: as that version of the queue says. So the six below.';
 comment on column job.visibility_timeout is 'Length of a lease.';
 comment on column job.retry_backoff is 'fixed, linear or exponential.';
 comment on column job.retry_factor is 'Base of the exponential curve.';
@@ -344,7 +344,7 @@ comment on column dead_job.attempt is 'Runs used.';
 comment on column dead_job.worker is 'Label of the last claimant.';
 comment on column dead_job.expires_at is 'When it would have expired.';
 comment on column dead_job.max_attempts is
-  'As set for this job; null: as that version of the queue says. So the five below.';
+  'As set for this job; null: as that version of the queue says. So the six below.';
 comment on column dead_job.visibility_timeout is 'Length of a lease.';
 comment on column dead_job.retry_backoff is 'fixed, linear or exponential.';
 comment on column dead_job.retry_factor is 'Base of the exponential curve.';
@@ -529,7 +529,7 @@ comment on function _check_duration is
 --
 -- Locks:  none.
 -- Raises: nothing; the duration has passed _check_duration.
--- Notes:  A day is 24 hours, a month 30 days, as where durations are compared.
+-- Notes:  A day is 24 hours, a month 30 days, a year 365.25 days.
 create or replace function _exact(duration interval)
 returns interval
 language plpgsql
@@ -542,7 +542,29 @@ end
 $$;
 
 comment on function _exact is
-  'The duration in hours, minutes and seconds: a day is 24 hours, a month 30 days. Private.';
+  'The duration in hours, minutes and seconds: a day is 24 hours, a month 30 days, a year 365.25 '
+  'days. Private.';
+
+-- _check_lease: refuses a duration that cannot be the length of a lease; null passes.
+--
+-- Locks:  none.
+-- Raises: 22023.
+create or replace function _check_lease(what text, duration interval)
+returns void
+language plpgsql
+immutable
+set search_path from current
+as $$
+begin
+  perform _check_duration(what, duration);
+  if duration < '1 ms' then
+    raise exception '% must be at least 1 ms', what
+      using errcode = '22023', detail = format('%s = %s', what, duration);
+  end if;
+end
+$$;
+
+comment on function _check_lease is 'Refuses a duration that no lease may have (22023). Private.';
 
 -- _check_run_options: refuses values that make no sense for how a job runs; null means not given.
 -- The same for a queue's settings and for one job's.
@@ -569,11 +591,7 @@ begin
     raise exception 'max_attempts must be at least 1'
       using errcode = '22023', detail = format('max_attempts = %s', max_attempts);
   end if;
-  perform _check_duration('visibility_timeout', visibility_timeout);
-  if visibility_timeout < '1 ms' then
-    raise exception 'visibility_timeout must be at least 1 ms'
-      using errcode = '22023', detail = format('visibility_timeout = %s', visibility_timeout);
-  end if;
+  perform _check_lease('visibility_timeout', visibility_timeout);
   perform _check_duration('expires_in', expires_in);
   perform _check_duration('retry_delay', retry_delay);
   perform _check_duration('retry_max_delay', retry_max_delay);
@@ -765,6 +783,23 @@ $$;
 comment on function _check_jobs is
   'Refuses a batch with an item that _check_job refuses, naming the item. Private.';
 
+-- _dims: array_dims that tells an empty array from none: '[1:]' against null.
+--
+-- Locks:  none.
+-- Raises: nothing.
+create or replace function _dims(items anyarray)
+returns text
+language plpgsql
+immutable
+set search_path from current
+as $$
+begin
+  return case when items is not null then coalesce(array_dims(items), '[1:]') end;
+end
+$$;
+
+comment on function _dims is 'Dimensions of an array, ''[1:]'' for an empty one. Private.';
+
 -- _check_items: refuses arrays that do not describe one item per place.
 --
 -- Locks:  none.
@@ -786,9 +821,7 @@ begin
   if job_ids is null or tokens is null then
     raise exception 'job_ids and tokens must not be null' using errcode = '22023';
   end if;
-  if coalesce(array_dims(job_ids), '[1:]') <> expected
-    or coalesce(array_dims(tokens), '[1:]') <> expected
-    or expected <> any (others)
+  if _dims(job_ids) <> expected or _dims(tokens) <> expected or expected <> any (others)
   then
     raise exception 'arrays must have one element per job, counted from 1'
       using errcode = '22023',
@@ -803,7 +836,7 @@ $$;
 
 comment on function _check_items is
   'Refuses item arrays with nulls, of unequal length or not counted from 1 (22023); `others` are '
-  'the array_dims of further arrays, null for those not given. Private.';
+  'the _dims of further arrays, null for those not given. Private.';
 
 -- _announce: makes this transaction known as a producer of a lane, and answers a clock reading that
 -- is a safe run_at there.
@@ -908,6 +941,8 @@ comment on function _settled is
 --         first visible one, would pass the jobs of claims that then roll back.
 --         A producer that stays open longer than 2 s is passed: sweeps look below the head for
 --         what it commits then. The tail never passes it.
+--         A head in the future, by more than others' marks may be newer than this clock reading,
+--         means that the clock was set back: then everything is looked at again.
 --         A lane whose first job is unclaimed needs no new mark, unless the last one was busy; then
 --         one more closes it, and an idle lane writes nothing.
 create or replace function _advance_marks(queue_id bigint)
@@ -942,7 +977,7 @@ begin
     left join lateral (
       select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.sweep_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
-    ) m on m.head <= clock
+    ) m on m.head <= clock + interval '1 second'
     left join lateral (
       select j.lease_until is not null as running
       from job j
@@ -1069,30 +1104,6 @@ $$;
 comment on function _wake_queues is
   'Wakes idle consumers of the queues in which these jobs are due soon. Private.';
 
--- _later: instant plus duration, infinity where that is past the last instant PostgreSQL knows.
---
--- Locks:  none.
--- Raises: nothing.
-create or replace function _later(instant timestamptz, duration interval)
-returns timestamptz
-language plpgsql
-immutable
-set search_path from current
-as $$
-begin
-  if duration is null then
-    return null;
-  end if;
-  if duration > timestamptz '294276-12-31 00:00:00+00' - instant then
-    return timestamptz 'infinity';
-  end if;
-  return instant + duration;
-end
-$$;
-
-comment on function _later is
-  'instant + duration, saturating at infinity; null for a null duration. Private.';
-
 -- _backoff: how long to wait after the given attempt failed.
 --
 -- Locks:  none.
@@ -1174,6 +1185,28 @@ $$;
 
 comment on function _in_id_order is
   'Ids in ascending order, the place of each in the input, and whether an id is repeated. Private.';
+
+-- _lock_in_order: locks the jobs of a batch that names some of them twice, before its items are
+-- settled one by one in input order.
+--
+-- Locks:  the rows, in id order.
+-- Raises: nothing.
+create or replace function _lock_in_order(ids bigint[])
+returns void
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+  perform from job j where j.id = any (ids) order by j.id for update;
+end
+$$;
+
+comment on function _lock_in_order is 'Locks the given jobs in id order. Private.';
 
 -- _absent: what to answer about a job that the caller does not hold.
 --
@@ -1319,14 +1352,14 @@ begin
   left join lateral (
     select k.head, k.head_id, k.tail, k.tail_id, k.busy
     from mark k where k.lane_id = _sweep_lane.lane_id order by k.seq desc limit 1
-  ) m on m.head <= clock;
+  ) m on m.head <= clock + interval '1 second';
   settled := _settled(lane_id, last.tail);
   if whole then
     last.tail := '-infinity';
   end if;
 
   select
-    array_agg(x.id) filter (where x.spent),
+    array_agg(x.id order by x.id) filter (where x.spent),
     array_agg(x.id) filter (where x.claimed and not x.spent),
     array_agg(x.id) filter (where not x.claimed)
   into spent, lost, unseen
@@ -1345,7 +1378,9 @@ begin
     for update of j skip locked
   ) x;
 
-  exhausted := case when spent is null then 0 else _bury(spent, 'max attempts exceeded') end;
+  exhausted := case when spent is null then 0 else _bury(
+    spent, 'max attempts exceeded', array_fill('lease expired'::text, array[cardinality(spent)])
+  ) end;
   recovered := coalesce(cardinality(lost), 0)::bigint;
   late := coalesce(cardinality(unseen), 0)::bigint;
   if recovered + late > 0 then
@@ -1371,7 +1406,7 @@ begin
   values (
     lane_id, last.head, last.head_id, least(oldest, settled),
     case when oldest <= settled then oldest_id else 0 end, clock,
-    case when greatest(exhausted, recovered, late) >= n then '-infinity'
+    case when exhausted + recovered + late >= n then '-infinity'
       else _now() + greatest(interval '1 second', 20 * (_now() - clock)) end,
     coalesce(last.busy, false)
   );
@@ -1397,8 +1432,8 @@ comment on function _sweep_lane is
 --
 -- Locks:  as _sweep_lane; dead rows, skipping those that others hold.
 -- Raises: nothing.
--- Notes:  Claims sweep the lanes that had work since their last sweep, at most n jobs of each kind.
---         `whole` is sweep's form: every lane, from its bottom.
+-- Notes:  Claims sweep the lanes that had work since their last sweep, at most n jobs in each, n
+--         expired ones and n to purge. `whole` is sweep's form: every lane, from its bottom.
 create or replace function _sweep_queue(
   queue_id bigint,
   n integer,
@@ -1481,11 +1516,11 @@ $$;
 comment on function _sweep_queue is
   'Bounded housekeeping of one queue; answers counts per kind. Private.';
 
--- _keep_house: the housekeeping that claims do, bounded and at most once a second: a queue's lanes
--- that had work since their last sweep, and what is due in any case.
+-- _keep_house: the housekeeping that claims do: bounded, and by each session once a second unless a
+-- lane is due. It sees to the lanes that had work since their last sweep, and what is due anyway.
 --
--- Locks:  an advisory lock on (queue, second) until the transaction ends, so that one caller a
---         second does it, and a caller that stays open holds up only its own second.
+-- Locks:  an advisory lock on (queue, second) until the transaction ends, so that one caller at a
+--         time does it, and a caller that stays open holds up only its own second.
 -- Raises: nothing.
 -- Notes:  Marks first: the sweep looks below them. So a job whose claimant died comes back with the
 --         first claim after its lease, however long nobody has claimed. The session remembers, for
@@ -1511,7 +1546,7 @@ begin
 end
 $$;
 
-comment on function _keep_house is 'Bounded sweep of one queue, at most once a second. Private.';
+comment on function _keep_house is 'Bounded sweep of one queue, by one caller at a time. Private.';
 
 -- create_queue: makes a queue, unless one of that name is there already.
 --
@@ -1566,7 +1601,8 @@ begin
     coalesce(_exact(create_queue.retry_delay), '500 ms'),
     coalesce(_exact(create_queue.retry_max_delay), '5 min'),
     coalesce(create_queue.retry_jitter, '[0.8,1.2]'), _exact(create_queue.expires_in),
-    coalesce(create_queue.keep_dead, '14 days'), coalesce(create_queue.notify, true),
+    coalesce(case when isfinite(create_queue.keep_dead) then _exact(create_queue.keep_dead)
+      else create_queue.keep_dead end, '14 days'), coalesce(create_queue.notify, true),
     coalesce(create_queue.max_payload, 1048576), _now()
   )
   on conflict (name) where current do nothing
@@ -1624,6 +1660,7 @@ set search_path from current
 as $$
 declare
   target record;
+  checked queue;
   lane bigint;
   clock timestamptz;
   due timestamptz;
@@ -1641,7 +1678,9 @@ begin
     false)
   then
     priority := coalesce(priority, 0);
-    perform _check_job(_find_queue(queue), payload, headers, priority, delay, run_at);
+    checked := _find_queue(queue);
+    target := checked;
+    perform _check_job(checked, payload, headers, priority, delay, run_at);
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
@@ -1663,11 +1702,9 @@ begin
     lane_id, run_at, enqueued_at, settings, expires_at, max_attempts, visibility_timeout,
     retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
   ) values (
-    lane, due, clock, target.version,
-    case when coalesce(expires_in, target.expires_in) is not null
-      then _later(due, coalesce(expires_in, target.expires_in)) end,
-    max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay,
-    retry_jitter, headers, payload
+    lane, due, clock, target.version, due + coalesce(expires_in, target.expires_in),
+    max_attempts, visibility_timeout,
+    retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
   )
   returning id into job_id;
   outcome := 'inserted';
@@ -1765,8 +1802,8 @@ begin
     overriding system value
     select
       i.id, i.lane_id, i.due, clock, target.version,
-      case when enqueue_many.expires_in is not null then _later(i.due, enqueue_many.expires_in) end,
-      enqueue_many.max_attempts, enqueue_many.visibility_timeout, enqueue_many.retry_backoff,
+      i.due + enqueue_many.expires_in, enqueue_many.max_attempts,
+      enqueue_many.visibility_timeout, enqueue_many.retry_backoff,
       enqueue_many.retry_factor, enqueue_many.retry_delay, enqueue_many.retry_max_delay,
       enqueue_many.retry_jitter, i.headers, i.payload
     from item i
@@ -1835,8 +1872,7 @@ begin
       array_agg(case when m.head <= clock then m.head_id else 0 end order by l.id desc)
         as head_ids,
       bool_or(m.busy) as busy,
-      bool_or(m.made_at is null or not m.made_at between clock - interval '50 ms' and clock)
-        as stale,
+      coalesce(max(m.made_at) not between clock - interval '50 ms' and clock, true) as stale,
       bool_or((m.tail, m.tail_id) < (m.head, m.head_id)
         and not m.sweep_at between clock and clock + interval '1 hour') as due
     from (
@@ -1853,7 +1889,7 @@ begin
     and visibility_timeout is null, false)
   then
     perform _find_queue(queue);
-    perform _check_run_options(null, visibility_timeout, null, null, null, null, null, null);
+    perform _check_lease('visibility_timeout', visibility_timeout);
     visibility_timeout := _exact(visibility_timeout);
     if not coalesce(octet_length(worker) between 1 and 200, false) then
       raise exception 'worker must be a label of 1 to 200 bytes'
@@ -1953,6 +1989,7 @@ begin
   perform _check_items(job_ids, tokens);
   batch := _in_id_order(job_ids);
   if batch.repeated then
+    perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, a.job_id, a.outcome
@@ -2035,10 +2072,11 @@ declare
   stamp timestamptz;
   done bigint[];
 begin
-  perform _check_items(job_ids, tokens, array[array_dims(errors), array_dims(delays)]);
+  perform _check_items(job_ids, tokens, array[_dims(errors), _dims(delays)]);
   perform _check_duration('delay', d) from unnest(delays) d;
   batch := _in_id_order(job_ids);
   if batch.repeated then
+    perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, r.job_id, r.outcome
@@ -2164,9 +2202,10 @@ declare
   done bigint[];
   last_words text[];
 begin
-  perform _check_items(job_ids, tokens, array[array_dims(errors)]);
+  perform _check_items(job_ids, tokens, array[_dims(errors)]);
   batch := _in_id_order(job_ids);
   if batch.repeated then
+    perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, d.job_id, d.outcome
@@ -2247,10 +2286,11 @@ declare
   stamp timestamptz;
   done bigint[];
 begin
-  perform _check_items(job_ids, tokens, array[array_dims(delays)]);
+  perform _check_items(job_ids, tokens, array[_dims(delays)]);
   perform _check_duration('delay', d) from unnest(delays) d;
   batch := _in_id_order(job_ids);
   if batch.repeated then
+    perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, r.job_id, r.outcome
@@ -2341,10 +2381,11 @@ declare
   done bigint[];
   ends timestamptz[];
 begin
-  perform _check_items(job_ids, tokens, array[array_dims(extends)]);
-  perform _check_run_options(null, e, null, null, null, null, null, null) from unnest(extends) e;
+  perform _check_items(job_ids, tokens, array[_dims(extends)]);
+  perform _check_lease('extend', e) from unnest(extends) e;
   batch := _in_id_order(job_ids);
   if batch.repeated then
+    perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, h.job_id, h.outcome, h.lease_until, h.observed_at
@@ -2520,7 +2561,7 @@ comment on function next_run_at is
   'When the queue''s next unclaimed job is due: a past instant if one is ready, null if there is '
   'none. Errors: JQ001, 22023.';
 
--- sweep: the housekeeping of every queue, bounded to n jobs of each kind per lane. Claims do it for
+-- sweep: the housekeeping of every queue, bounded to n jobs a lane. Claims do it for
 -- their own queue; this is for queues that nobody claims from, for callers in other isolation
 -- levels, and for pg_cron.
 --
@@ -2570,10 +2611,10 @@ end
 $$;
 
 comment on function sweep is
-  'Housekeeping of every queue, at most n jobs of each kind per lane. Answers (task, count): '
-  'recovered (lease ran out, ready again), exhausted (ran out at the last attempt, dead), late '
-  '(committed after the mark had passed, ready again), expired (past expires_at, dead), purged '
-  '(dead rows past keep_dead). Later versions may add tasks. Errors: 22023, 25001.';
+  'Housekeeping of every queue, at most n jobs a lane and n expired and purged. Answers (task, '
+  'count): recovered (lease ran out, ready again), exhausted (ran out at the last attempt, dead), '
+  'late (committed after the mark had passed, ready again), expired (past expires_at, dead), '
+  'purged (dead rows past keep_dead). Later versions may add tasks. Errors: 22023, 25001.';
 
 -- schema_version: the release this schema is at.
 --
@@ -2781,9 +2822,9 @@ comment on function _capabilities is
 -- Raises: nothing.
 -- Notes:  A replaced function keeps its old privileges, a new one is open to PUBLIC, and default
 --         privileges may have opened it to others: so everything is first taken back from everyone
---         but the owner. Roles that no longer exist are forgotten.
---         Dynamic, because GRANT takes no parameters; the names come from the catalog and are
---         quoted.
+--         but the owner, and from those they passed it on to. Roles that no longer exist are
+--         forgotten. Dynamic, because GRANT takes no parameters; the names come from the catalog
+--         and are quoted.
 create or replace function _apply_grants()
 returns void
 language plpgsql
@@ -2798,7 +2839,7 @@ begin
   delete from access_grant a where not exists (select from pg_roles r where r.oid = a.role);
 
   for statement in
-    select format('revoke all on %s from %s', o.name,
+    select format('revoke all on %s from %s cascade', o.name,
       case g.grantee when 0 then 'public' else g.grantee::regrole::text end) as statement
     from (
       select format('function %s', p.oid::regprocedure) as name, p.proowner as owner,

@@ -42,7 +42,7 @@ RELATIONS = """
 select c.relname, obj_description(c.oid, 'pg_class'),
   (select string_agg(p.capability, ', ' order by p.capability) from pgq_sql._capabilities() p
    where p.name = c.relname and p.kind = 'view'),
-  (select array_agg(array[a.attname, format_type(a.atttypid, a.atttypmod),
+  (select array_agg(array[a.attname::text, format_type(a.atttypid, a.atttypmod),
      coalesce(col_description(c.oid, a.attnum), '')] order by a.attnum)
    from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped)
 from pg_class c
@@ -97,7 +97,9 @@ def _split(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    text = re.sub(r" DEFAULT (.*?)(::[a-z ]+)?(?=,?$)", r" default \1", text, flags=re.MULTILINE)
+    text = re.sub(
+        r" DEFAULT (.*?)(::[a-z ]+(\[\])?)?(?=,?$)", r" default \1", text, flags=re.MULTILINE
+    )
     text = text.replace(" default NULL", " default null").replace("TABLE(", "table (")
     text = text.replace("timestamp with time zone", "timestamptz").replace("SETOF ", "setof ")
     return text.replace("pgq_sql.", "")

@@ -169,8 +169,10 @@ class Dispatcher:
         ours = [one for one in settlements if self._leases.settling(one.job)]
         if ours:
             self._trade(ours, [])
-        if self._finished:
-            log.warning("claims left to their leases, not settled: %d", len(self._finished))
+        # A handler may end just now; its claim was released all the same.
+        left = [one for one in ours if one.answer is None]
+        if left:
+            log.warning("claims left to their leases, not settled: %d", len(left))
 
     def _close(self) -> None:
         patience = 0.0 if self._now else 5.0
@@ -309,7 +311,8 @@ class Dispatcher:
                 continue
             job = settlement.job
             self._leases.drop(job)
-            self._counts["lost"] += 1
+            with self._changed:
+                self._counts["lost"] += 1
             log.error("job %s: cannot %s it: %s", job.job_id, settlement.verb, one_line(error))
 
     def _claimed(self, ask: Ask, sent_at: float) -> None:

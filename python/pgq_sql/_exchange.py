@@ -16,10 +16,9 @@ from .client import Client
 from .errors import translated
 from .models import JOB_COLUMNS
 
-# The infinite run time of a job that waits for others is no time to wait for.
 DUE_IN = """\
 select extract(epoch from
-  nullif({schema}.next_run_at(queue => %(queue)s::text), 'infinity') - clock_timestamp())::float8"""
+  {schema}.next_run_at(queue => %(queue)s::text) - clock_timestamp())::float8"""
 
 
 @dataclass(slots=True, eq=False)

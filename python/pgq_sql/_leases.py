@@ -25,6 +25,8 @@ class Lease:
     length: float
     begins: float
     settling: bool = False
+    finished: bool = False
+    """Its handler has ended: what becomes of the claim is the settlement's to learn."""
 
     @property
     def ends(self) -> float:
@@ -73,6 +75,7 @@ class Leases:
             lease = self._leases.get(job.key)
             if lease is not None:
                 lease.settling = now
+                lease.finished = True
                 if not now:
                     self._changed.notify()
             return lease is not None
@@ -140,6 +143,10 @@ class Leases:
                 if lease is None or lease.settling:
                     continue
                 if answer.lease_until is None:
+                    if lease.finished:
+                        # Maybe the settlement was carried out and only its answer got lost.
+                        lease.settling = True
+                        continue
                     del self._leases[job.key]
                     job.lost.set()
                     self._lost(job)

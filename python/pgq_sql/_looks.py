@@ -63,4 +63,6 @@ class Source:
 
     def failed(self) -> None:
         """Look again much later: it cannot be looked into."""
+        # Nor along with an ack, which would fail with it.
+        self.empty = True
         self.next_look = time.monotonic() + jittered(self.poll_interval)

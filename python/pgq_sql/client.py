@@ -315,7 +315,7 @@ class Client(Caller):
         return answer
 
     def sweep(self, n: int | None = None, *, conn: Joinable | None = None) -> list[Swept]:
-        """Do the upkeep: leases that ran out, expiries, old dead jobs; at most `n` of each."""
+        """Do the upkeep: leases that ran out, expiries, old dead jobs; at most `n` at a time."""
         return [Swept(*row) for row in self._rows(conn, "sweep", n=n)]
 
     def grant_access(

@@ -36,7 +36,7 @@ class Report:
     lost: int = 0
     """Ended by somebody else, or by the lease."""
     left: int = 0
-    """Handlers that were still running when the worker ended."""
+    """Claims that were not finished when the worker ended."""
 
 
 class Worker:

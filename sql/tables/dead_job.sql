@@ -39,7 +39,7 @@ comment on column dead_job.attempt is 'Runs used.';
 comment on column dead_job.worker is 'Label of the last claimant.';
 comment on column dead_job.expires_at is 'When it would have expired.';
 comment on column dead_job.max_attempts is
-  'As set for this job; null: as that version of the queue says. So the five below.';
+  'As set for this job; null: as that version of the queue says. So the six below.';
 comment on column dead_job.visibility_timeout is 'Length of a lease.';
 comment on column dead_job.retry_backoff is 'fixed, linear or exponential.';
 comment on column dead_job.retry_factor is 'Base of the exponential curve.';

@@ -157,7 +157,7 @@ def test_a_sweep_leaves_alone_what_is_being_acked(
 def test_an_ack_after_the_sweep_is_told(
     queue: Connection, conn: Connection, connect: Connect
 ) -> None:
-    queue.execute("select pgq_sql.enqueue('q', visibility_timeout => '50 ms')")
+    queue.execute("select pgq_sql.enqueue('q', visibility_timeout => '250 ms')")
     row = queue.execute("select job_id, token from pgq_sql.claim('q', 'w')").fetchone()
     assert row is not None
     wait_until(lambda: scalar(conn, "select lease_until < clock_timestamp() from pgq_sql.job"))
@@ -173,7 +173,7 @@ def test_an_ack_after_the_sweep_is_told(
 def test_two_sweeps_at_once_recover_a_job_once(
     queue: Connection, conn: Connection, connect: Connect
 ) -> None:
-    queue.execute("select pgq_sql.enqueue('q', visibility_timeout => '50 ms')")
+    queue.execute("select pgq_sql.enqueue('q', visibility_timeout => '250 ms')")
     queue.execute("select pgq_sql.claim('q', 'w')")
     wait_until(lambda: scalar(conn, "select lease_until < clock_timestamp() from pgq_sql.job"))
     one, other = connect(), connect()

@@ -157,7 +157,7 @@ def test_arrays_that_do_not_count_from_one_are_refused(queue: Connection) -> Non
 
 def test_a_quiet_queue_is_not_notified_by_sweeps(conn: Connection, connect: Connect) -> None:
     conn.execute("select pgq_sql.create_queue('quiet', notify => false)")
-    conn.execute("select pgq_sql.enqueue('quiet', visibility_timeout => '50 ms')")
+    conn.execute("select pgq_sql.enqueue('quiet', visibility_timeout => '250 ms')")
     scalar(conn, CLAIM, "quiet", 1)
     listener = connect()
     channel = scalar(listener, "select pgq_sql.wait_begin('quiet')")

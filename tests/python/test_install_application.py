@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -164,10 +165,12 @@ def test_autogenerate_leaves_the_queue_alone(empty_database: str, engine: sa.Eng
             )
             return list(compare_metadata(context, sa.MetaData()))
 
-    assert len(differences()) > 3
+    with warnings.catch_warnings(action="ignore", category=sa.exc.SAWarning):  # regrole
+        assert len(differences()) > 3
     assert differences(include_name=pgq_sql.alembic.include_name) == []
     other = partial(pgq_sql.alembic.include_name, schema="other")
-    assert len(differences(include_name=other)) > 3
+    with warnings.catch_warnings(action="ignore", category=sa.exc.SAWarning):
+        assert len(differences(include_name=other)) > 3
 
 
 def test_a_revision_can_be_added_later(

@@ -5,9 +5,9 @@
 -- Raises: nothing.
 -- Notes:  A replaced function keeps its old privileges, a new one is open to PUBLIC, and default
 --         privileges may have opened it to others: so everything is first taken back from everyone
---         but the owner. Roles that no longer exist are forgotten.
---         Dynamic, because GRANT takes no parameters; the names come from the catalog and are
---         quoted.
+--         but the owner, and from those they passed it on to. Roles that no longer exist are
+--         forgotten. Dynamic, because GRANT takes no parameters; the names come from the catalog
+--         and are quoted.
 create or replace function _apply_grants()
 returns void
 language plpgsql
@@ -22,7 +22,7 @@ begin
   delete from access_grant a where not exists (select from pg_roles r where r.oid = a.role);
 
   for statement in
-    select format('revoke all on %s from %s', o.name,
+    select format('revoke all on %s from %s cascade', o.name,
       case g.grantee when 0 then 'public' else g.grantee::regrole::text end) as statement
     from (
       select format('function %s', p.oid::regprocedure) as name, p.proowner as owner,

@@ -24,6 +24,7 @@ begin
   perform _check_items(job_ids, tokens);
   batch := _in_id_order(job_ids);
   if batch.repeated then
+    perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, a.job_id, a.outcome

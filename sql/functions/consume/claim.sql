@@ -43,8 +43,7 @@ begin
       array_agg(case when m.head <= clock then m.head_id else 0 end order by l.id desc)
         as head_ids,
       bool_or(m.busy) as busy,
-      bool_or(m.made_at is null or not m.made_at between clock - interval '50 ms' and clock)
-        as stale,
+      coalesce(max(m.made_at) not between clock - interval '50 ms' and clock, true) as stale,
       bool_or((m.tail, m.tail_id) < (m.head, m.head_id)
         and not m.sweep_at between clock and clock + interval '1 hour') as due
     from (
@@ -61,7 +60,7 @@ begin
     and visibility_timeout is null, false)
   then
     perform _find_queue(queue);
-    perform _check_run_options(null, visibility_timeout, null, null, null, null, null, null);
+    perform _check_lease('visibility_timeout', visibility_timeout);
     visibility_timeout := _exact(visibility_timeout);
     if not coalesce(octet_length(worker) between 1 and 200, false) then
       raise exception 'worker must be a label of 1 to 200 bytes'

@@ -24,9 +24,10 @@ declare
   done bigint[];
   last_words text[];
 begin
-  perform _check_items(job_ids, tokens, array[array_dims(errors)]);
+  perform _check_items(job_ids, tokens, array[_dims(errors)]);
   batch := _in_id_order(job_ids);
   if batch.repeated then
+    perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, d.job_id, d.outcome

@@ -31,10 +31,11 @@ declare
   done bigint[];
   ends timestamptz[];
 begin
-  perform _check_items(job_ids, tokens, array[array_dims(extends)]);
-  perform _check_run_options(null, e, null, null, null, null, null, null) from unnest(extends) e;
+  perform _check_items(job_ids, tokens, array[_dims(extends)]);
+  perform _check_lease('extend', e) from unnest(extends) e;
   batch := _in_id_order(job_ids);
   if batch.repeated then
+    perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, h.job_id, h.outcome, h.lease_until, h.observed_at

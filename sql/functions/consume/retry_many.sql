@@ -30,10 +30,11 @@ declare
   stamp timestamptz;
   done bigint[];
 begin
-  perform _check_items(job_ids, tokens, array[array_dims(errors), array_dims(delays)]);
+  perform _check_items(job_ids, tokens, array[_dims(errors), _dims(delays)]);
   perform _check_duration('delay', d) from unnest(delays) d;
   batch := _in_id_order(job_ids);
   if batch.repeated then
+    perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, r.job_id, r.outcome

@@ -51,7 +51,8 @@ begin
     coalesce(_exact(create_queue.retry_delay), '500 ms'),
     coalesce(_exact(create_queue.retry_max_delay), '5 min'),
     coalesce(create_queue.retry_jitter, '[0.8,1.2]'), _exact(create_queue.expires_in),
-    coalesce(create_queue.keep_dead, '14 days'), coalesce(create_queue.notify, true),
+    coalesce(case when isfinite(create_queue.keep_dead) then _exact(create_queue.keep_dead)
+      else create_queue.keep_dead end, '14 days'), coalesce(create_queue.notify, true),
     coalesce(create_queue.max_payload, 1048576), _now()
   )
   on conflict (name) where current do nothing

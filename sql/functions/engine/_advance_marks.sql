@@ -9,6 +9,8 @@
 --         first visible one, would pass the jobs of claims that then roll back.
 --         A producer that stays open longer than 2 s is passed: sweeps look below the head for
 --         what it commits then. The tail never passes it.
+--         A head in the future, by more than others' marks may be newer than this clock reading,
+--         means that the clock was set back: then everything is looked at again.
 --         A lane whose first job is unclaimed needs no new mark, unless the last one was busy; then
 --         one more closes it, and an idle lane writes nothing.
 create or replace function _advance_marks(queue_id bigint)
@@ -43,7 +45,7 @@ begin
     left join lateral (
       select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.sweep_at, k.busy
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
-    ) m on m.head <= clock
+    ) m on m.head <= clock + interval '1 second'
     left join lateral (
       select j.lease_until is not null as running
       from job j

@@ -19,9 +19,7 @@ begin
   if job_ids is null or tokens is null then
     raise exception 'job_ids and tokens must not be null' using errcode = '22023';
   end if;
-  if coalesce(array_dims(job_ids), '[1:]') <> expected
-    or coalesce(array_dims(tokens), '[1:]') <> expected
-    or expected <> any (others)
+  if _dims(job_ids) <> expected or _dims(tokens) <> expected or expected <> any (others)
   then
     raise exception 'arrays must have one element per job, counted from 1'
       using errcode = '22023',
@@ -36,4 +34,4 @@ $$;
 
 comment on function _check_items is
   'Refuses item arrays with nulls, of unequal length or not counted from 1 (22023); `others` are '
-  'the array_dims of further arrays, null for those not given. Private.';
+  'the _dims of further arrays, null for those not given. Private.';

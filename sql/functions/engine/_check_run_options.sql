@@ -23,11 +23,7 @@ begin
     raise exception 'max_attempts must be at least 1'
       using errcode = '22023', detail = format('max_attempts = %s', max_attempts);
   end if;
-  perform _check_duration('visibility_timeout', visibility_timeout);
-  if visibility_timeout < '1 ms' then
-    raise exception 'visibility_timeout must be at least 1 ms'
-      using errcode = '22023', detail = format('visibility_timeout = %s', visibility_timeout);
-  end if;
+  perform _check_lease('visibility_timeout', visibility_timeout);
   perform _check_duration('expires_in', expires_in);
   perform _check_duration('retry_delay', retry_delay);
   perform _check_duration('retry_max_delay', retry_max_delay);

@@ -3,7 +3,7 @@
 --
 -- Locks:  none.
 -- Raises: nothing; the duration has passed _check_duration.
--- Notes:  A day is 24 hours, a month 30 days, as where durations are compared.
+-- Notes:  A day is 24 hours, a month 30 days, a year 365.25 days.
 create or replace function _exact(duration interval)
 returns interval
 language plpgsql
@@ -16,4 +16,5 @@ end
 $$;
 
 comment on function _exact is
-  'The duration in hours, minutes and seconds: a day is 24 hours, a month 30 days. Private.';
+  'The duration in hours, minutes and seconds: a day is 24 hours, a month 30 days, a year 365.25 '
+  'days. Private.';

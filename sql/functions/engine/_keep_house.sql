@@ -1,8 +1,8 @@
--- _keep_house: the housekeeping that claims do, bounded and at most once a second: a queue's lanes
--- that had work since their last sweep, and what is due in any case.
+-- _keep_house: the housekeeping that claims do: bounded, and by each session once a second unless a
+-- lane is due. It sees to the lanes that had work since their last sweep, and what is due anyway.
 --
--- Locks:  an advisory lock on (queue, second) until the transaction ends, so that one caller a
---         second does it, and a caller that stays open holds up only its own second.
+-- Locks:  an advisory lock on (queue, second) until the transaction ends, so that one caller at a
+--         time does it, and a caller that stays open holds up only its own second.
 -- Raises: nothing.
 -- Notes:  Marks first: the sweep looks below them. So a job whose claimant died comes back with the
 --         first claim after its lease, however long nobody has claimed. The session remembers, for
@@ -28,4 +28,4 @@ begin
 end
 $$;
 
-comment on function _keep_house is 'Bounded sweep of one queue, at most once a second. Private.';
+comment on function _keep_house is 'Bounded sweep of one queue, by one caller at a time. Private.';

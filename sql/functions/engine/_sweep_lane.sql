@@ -51,14 +51,14 @@ begin
   left join lateral (
     select k.head, k.head_id, k.tail, k.tail_id, k.busy
     from mark k where k.lane_id = _sweep_lane.lane_id order by k.seq desc limit 1
-  ) m on m.head <= clock;
+  ) m on m.head <= clock + interval '1 second';
   settled := _settled(lane_id, last.tail);
   if whole then
     last.tail := '-infinity';
   end if;
 
   select
-    array_agg(x.id) filter (where x.spent),
+    array_agg(x.id order by x.id) filter (where x.spent),
     array_agg(x.id) filter (where x.claimed and not x.spent),
     array_agg(x.id) filter (where not x.claimed)
   into spent, lost, unseen
@@ -77,7 +77,9 @@ begin
     for update of j skip locked
   ) x;
 
-  exhausted := case when spent is null then 0 else _bury(spent, 'max attempts exceeded') end;
+  exhausted := case when spent is null then 0 else _bury(
+    spent, 'max attempts exceeded', array_fill('lease expired'::text, array[cardinality(spent)])
+  ) end;
   recovered := coalesce(cardinality(lost), 0)::bigint;
   late := coalesce(cardinality(unseen), 0)::bigint;
   if recovered + late > 0 then
@@ -103,7 +105,7 @@ begin
   values (
     lane_id, last.head, last.head_id, least(oldest, settled),
     case when oldest <= settled then oldest_id else 0 end, clock,
-    case when greatest(exhausted, recovered, late) >= n then '-infinity'
+    case when exhausted + recovered + late >= n then '-infinity'
       else _now() + greatest(interval '1 second', 20 * (_now() - clock)) end,
     coalesce(last.busy, false)
   );

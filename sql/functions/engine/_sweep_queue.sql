@@ -3,8 +3,8 @@
 --
 -- Locks:  as _sweep_lane; dead rows, skipping those that others hold.
 -- Raises: nothing.
--- Notes:  Claims sweep the lanes that had work since their last sweep, at most n jobs of each kind.
---         `whole` is sweep's form: every lane, from its bottom.
+-- Notes:  Claims sweep the lanes that had work since their last sweep, at most n jobs in each, n
+--         expired ones and n to purge. `whole` is sweep's form: every lane, from its bottom.
 create or replace function _sweep_queue(
   queue_id bigint,
   n integer,

@@ -1,4 +1,4 @@
--- sweep: the housekeeping of every queue, bounded to n jobs of each kind per lane. Claims do it for
+-- sweep: the housekeeping of every queue, bounded to n jobs a lane. Claims do it for
 -- their own queue; this is for queues that nobody claims from, for callers in other isolation
 -- levels, and for pg_cron.
 --
@@ -48,7 +48,7 @@ end
 $$;
 
 comment on function sweep is
-  'Housekeeping of every queue, at most n jobs of each kind per lane. Answers (task, count): '
-  'recovered (lease ran out, ready again), exhausted (ran out at the last attempt, dead), late '
-  '(committed after the mark had passed, ready again), expired (past expires_at, dead), purged '
-  '(dead rows past keep_dead). Later versions may add tasks. Errors: 22023, 25001.';
+  'Housekeeping of every queue, at most n jobs a lane and n expired and purged. Answers (task, '
+  'count): recovered (lease ran out, ready again), exhausted (ran out at the last attempt, dead), '
+  'late (committed after the mark had passed, ready again), expired (past expires_at, dead), '
+  'purged (dead rows past keep_dead). Later versions may add tasks. Errors: 22023, 25001.';

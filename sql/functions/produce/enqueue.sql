@@ -36,6 +36,7 @@ set search_path from current
 as $$
 declare
   target record;
+  checked queue;
   lane bigint;
   clock timestamptz;
   due timestamptz;
@@ -53,7 +54,9 @@ begin
     false)
   then
     priority := coalesce(priority, 0);
-    perform _check_job(_find_queue(queue), payload, headers, priority, delay, run_at);
+    checked := _find_queue(queue);
+    target := checked;
+    perform _check_job(checked, payload, headers, priority, delay, run_at);
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
@@ -75,11 +78,9 @@ begin
     lane_id, run_at, enqueued_at, settings, expires_at, max_attempts, visibility_timeout,
     retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
   ) values (
-    lane, due, clock, target.version,
-    case when coalesce(expires_in, target.expires_in) is not null
-      then _later(due, coalesce(expires_in, target.expires_in)) end,
-    max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay,
-    retry_jitter, headers, payload
+    lane, due, clock, target.version, due + coalesce(expires_in, target.expires_in),
+    max_attempts, visibility_timeout,
+    retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
   )
   returning id into job_id;
   outcome := 'inserted';

@@ -79,8 +79,8 @@ begin
     overriding system value
     select
       i.id, i.lane_id, i.due, clock, target.version,
-      case when enqueue_many.expires_in is not null then _later(i.due, enqueue_many.expires_in) end,
-      enqueue_many.max_attempts, enqueue_many.visibility_timeout, enqueue_many.retry_backoff,
+      i.due + enqueue_many.expires_in, enqueue_many.max_attempts,
+      enqueue_many.visibility_timeout, enqueue_many.retry_backoff,
       enqueue_many.retry_factor, enqueue_many.retry_delay, enqueue_many.retry_max_delay,
       enqueue_many.retry_jitter, i.headers, i.payload
     from item i
