@@ -17,7 +17,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SAWarning
 
 import catalog
 import pgq_sql.alembic
@@ -165,11 +165,11 @@ def test_autogenerate_leaves_the_queue_alone(empty_database: str, engine: sa.Eng
             )
             return list(compare_metadata(context, sa.MetaData()))
 
-    with warnings.catch_warnings(action="ignore", category=sa.exc.SAWarning):  # regrole
+    with warnings.catch_warnings(action="ignore", category=SAWarning):  # regrole
         assert len(differences()) > 3
     assert differences(include_name=pgq_sql.alembic.include_name) == []
     other = partial(pgq_sql.alembic.include_name, schema="other")
-    with warnings.catch_warnings(action="ignore", category=sa.exc.SAWarning):
+    with warnings.catch_warnings(action="ignore", category=SAWarning):
         assert len(differences(include_name=other)) > 3
 
 
