@@ -32,7 +32,11 @@ def test_claimers_with_old_snapshots_strand_no_job(database: str, conn: Connecti
 def test_jobs_of_a_producer_open_too_long_are_found_by_sweeps(database: str) -> None:
     plan = Plan(3, duration=6, longest_hold=4, patience=3)
 
-    assert Stress(database, plan).run().faults() == CLEAN
+    outcome = Stress(database, plan).run()
+
+    assert outcome.faults() == CLEAN
+    assert outcome.slow
+    assert not outcome.stranded
 
 
 def test_a_planted_fault_is_noticed(database: str, conn: Connection) -> None:
