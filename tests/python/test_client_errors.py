@@ -11,6 +11,7 @@ import pytest
 
 import pgq_sql
 from pgq_sql import Client, Job
+from pgq_sql.errors import MIGRATE
 from servers import Connection
 
 SECOND = timedelta(seconds=1)
@@ -103,11 +104,11 @@ class TestErrors:
             for call in (client.check, lambda: client.enqueue("q")):
                 with pytest.raises(pgq_sql.VersionMismatch) as caught:
                     call()
-                assert caught.value.hint == "Run `pgq migrate`."
+                assert caught.value.hint == MIGRATE
 
     @pytest.mark.parametrize(
         ("release", "hint"),
-        [("0000", "Run `pgq migrate`."), ("9999", "Upgrade the package pgq_sql.")],
+        [("0000", MIGRATE), ("9999", "Upgrade the package pgq_sql.")],
     )
     def test_other_release(self, client: Client, conn: Connection, release: str, hint: str) -> None:
         body = f"'begin return ''{release}''; end'"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from pgq_sql import _demo_server
 from pgq_sql._demo_work import Counted, count_lines, standard_library
-from servers import LIBPQ_VARIABLES, Connection, embedded_bindir, wait_until
+from servers import LIBPQ_VARIABLES, Connection, embedded_bindir
 
 LIMIT = 30
 
@@ -99,7 +98,7 @@ class TestItsOwnServer:
         done = demo("--keep", f"--data={data}")
         assert done.returncode == 0, done.stdout + done.stderr
         (stop,) = [line for line in done.stdout.splitlines() if line.startswith("To stop")]
-        pid = int(stop.split()[-1])
+        pid = int(stop.split("-INT ")[1].split(";")[0])
         try:
             dsn = done.stdout.partition('"')[2].partition('"')[0]
             with psycopg.connect(dsn) as conn:
@@ -108,8 +107,11 @@ class TestItsOwnServer:
             assert attempt == 3
             assert str(name).endswith("late.py")
         finally:
-            os.kill(pid, signal.SIGINT)
-            wait_until(lambda: not (data / "postmaster.pid").exists(), 30)
+            # As it is printed.
+            subprocess.run(stop.partition(": ")[2], shell=True, check=True, timeout=30)
+        assert not (data / "postmaster.pid").exists()
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
     def test_leaves_nothing(self, tmp_path: Path) -> None:
         done = demo(TMPDIR=str(tmp_path))
