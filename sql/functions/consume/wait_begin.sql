@@ -19,7 +19,7 @@ declare
   target constant queue := _find_queue(queue);
 begin
   perform pg_advisory_lock_shared(
-    hashint8('queue'::regclass::bigint), (target.id & 2147483647)::integer);
+    _idle_key(), (target.id & 2147483647)::integer);
   return _channel(target.id);
 end
 $$;

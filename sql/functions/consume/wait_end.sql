@@ -14,7 +14,7 @@ declare
   target constant queue := _find_queue(queue);
 begin
   if not pg_advisory_unlock_shared(
-    hashint8('queue'::regclass::bigint), (target.id & 2147483647)::integer) then
+    _idle_key(), (target.id & 2147483647)::integer) then
     raise exception 'this session does not wait on the queue'
       using errcode = 'JQ004',
         detail = format('queue "%s"', queue),

@@ -7,14 +7,13 @@
 -- Raises: nothing.
 -- Notes:  Commit order is not run_at order. A job of a transaction that is still open may lie below
 --         a mark by the time it commits, and no claim would see it. So marks stop at the first slot
---         whose lock is held (_settled, which computes the same keys). The lock comes first and the
+--         whose lock is held (_settled). The lock comes first and the
 --         clock is read under it; if the slot ended meanwhile, a mark may have passed it already,
 --         hence the loop.
 --         One slot per transaction and lane is enough, since the oldest holds the mark back. The
 --         setting that remembers it is transaction-local: a rolled-back savepoint undoes both.
---         The keys are hashed with the oid of this schema's own table, so that neither another
---         installation nor an application's own locks meet them. Two lanes with one key are
---         harmless: a producer of one then holds back the marks of both.
+--         enqueue does the same in its one statement for a transaction that is still in its first
+--         slot: there the slot of now() is the one slot, and nothing need be remembered.
 create or replace function _announce(lane_id bigint)
 returns timestamptz
 language plpgsql
@@ -22,23 +21,22 @@ volatile
 set search_path from current
 as $$
 declare
-  lane_key constant integer := hashint8(lane_id # ('lane'::regclass::bigint << 31));
+  lane_key constant integer := _lane_key(lane_id);
   known constant text := current_setting('pgq_sql.lanes', true);
   clock timestamptz := _now();
-  slot timestamptz;
+  slot_key integer;
 begin
   if known like '%,' || lane_key || ',%' then
     return clock;
   end if;
   loop
-    slot := date_bin('100 ms', clock, '2000-01-01 00:00:00+00');
+    slot_key := _slot_key(clock);
     perform
       pg_advisory_xact_lock_shared(lane_key, -1),
-      pg_advisory_xact_lock_shared(
-        lane_key, (round(date_part('epoch', slot) * 10)::bigint & 2147483647)::integer),
+      pg_advisory_xact_lock_shared(lane_key, slot_key),
       set_config('pgq_sql.lanes', concat(known, ',', lane_key, ','), true);
     clock := _now();
-    exit when clock >= slot and clock < slot + interval '100 ms';
+    exit when _slot_key(clock) = slot_key;
   end loop;
   return clock;
 end

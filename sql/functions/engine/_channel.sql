@@ -6,13 +6,8 @@
 --         ids and tells nothing.
 create or replace function _channel(queue_id bigint)
 returns text
-language plpgsql
+language sql
 stable
-set search_path from current
-as $$
-begin
-  return format('pgq_%s_%s', 'queue'::regclass::oid::bigint, queue_id);
-end
-$$;
+return format('pgq_%s_%s', 'queue'::regclass::oid::bigint, queue_id);
 
 comment on function _channel is 'Notification channel of a queue: pgq_<oid>_<queue id>. Private.';

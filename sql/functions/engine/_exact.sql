@@ -6,14 +6,9 @@
 -- Notes:  A day is 24 hours, a month 30 days, a year 365.25 days.
 create or replace function _exact(duration interval)
 returns interval
-language plpgsql
+language sql
 immutable
-set search_path from current
-as $$
-begin
-  return make_interval(secs => date_part('epoch', duration));
-end
-$$;
+return make_interval(secs => date_part('epoch', duration));
 
 comment on function _exact is
   'The duration in hours, minutes and seconds: a day is 24 hours, a month 30 days, a year 365.25 '

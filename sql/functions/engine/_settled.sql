@@ -4,7 +4,7 @@
 -- Locks:  exclusive advisory try-locks on the lane and on slots that are over, each let go at once.
 -- Raises: nothing.
 -- Notes:  A slot that is over and free is settled for good: whoever stamped a job in it has ended,
---         and _announce, which computes the same keys, stamps none there any more. The caller reads
+--         and _announce stamps none there any more. The caller reads
 --         the jobs in a later statement, whose snapshot therefore has all that such producers
 --         committed. If nobody at all is open in the lane, no slot need be tested.
 --         At most 6,000 slots (ten minutes) a call; the next call goes on from there.
@@ -17,20 +17,18 @@ volatile
 set search_path from current
 as $$
 declare
-  lane_key constant integer := hashint8(lane_id # ('lane'::regclass::bigint << 31));
+  lane_key constant integer := _lane_key(lane_id);
   over constant timestamptz := date_bin('100 ms', _now(), '2000-01-01 00:00:00+00');
   slot timestamptz := date_bin(
     '100 ms', greatest(since, timestamptz '1970-01-01'), '2000-01-01 00:00:00+00');
-  slot_key integer;
 begin
   if pg_try_advisory_lock(lane_key, -1) and pg_advisory_unlock(lane_key, -1) then
     return greatest(since, over);
   end if;
   for i in 1..6000 loop
     exit when slot >= over;
-    slot_key := (round(date_part('epoch', slot) * 10)::bigint & 2147483647)::integer;
-    exit when not (pg_try_advisory_lock(lane_key, slot_key)
-      and pg_advisory_unlock(lane_key, slot_key));
+    exit when not (pg_try_advisory_lock(lane_key, _slot_key(slot))
+      and pg_advisory_unlock(lane_key, _slot_key(slot)));
     slot := slot + interval '100 ms';
   end loop;
   return greatest(since, slot);

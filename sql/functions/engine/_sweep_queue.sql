@@ -78,7 +78,7 @@ begin
   ));
   get diagnostics purged = row_count;
 
-  if recovered + late > 0 and target.notify then
+  if recovered + late > 0 then
     perform _wake(queue_id);
   end if;
 end

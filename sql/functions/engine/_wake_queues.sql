@@ -22,7 +22,6 @@ begin
     join queue q on q.version = j.settings
     where j.id = any (ids)
       and j.run_at < _now() + interval '1 minute'
-      and q.notify
   loop
     perform _wake(queue_id);
   end loop;
