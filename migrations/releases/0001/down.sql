@@ -28,6 +28,7 @@ drop function enqueue_many;
 drop function enqueue;
 drop function create_queue;
 drop function _keep_house;
+drop function _tended;
 drop function _sweep_queue;
 drop function _sweep_lane;
 drop function _bury;

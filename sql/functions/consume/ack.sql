@@ -10,9 +10,21 @@ language plpgsql
 volatile
 security definer
 set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
 as $$
 begin
-  return (select a.outcome from ack_many(array[job_id], array[token]) a);
+  delete from job j
+  where j.id = ack.job_id and j.token = ack.token and j.lease_until > _now();
+  if found then
+    return 'acked';
+  end if;
+  if job_id is null or token is null then
+    raise exception 'job_id and token must not be null' using errcode = '22023';
+  end if;
+  return _absent(job_id);
 end
 $$;
 

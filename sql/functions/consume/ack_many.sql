@@ -4,6 +4,13 @@
 -- Raises: 22023 for arrays with nulls or of unequal length.
 -- Notes:  The delete judges and removes in one step: locking the rows first cost a second WAL
 --         record a job. It follows a row that was extended meanwhile to its newest version.
+--         `where id = any (ids)` can only be a probe of the primary key, which visits ids in
+--         ascending order; a join with unnest(job_ids, tokens) may turn into a scan of the table, and
+--         once ran at 98 instead of 900 calls a second. The token of a job is found by binary
+--         search in C. Ids mostly come in ascending order as they are; where they do not, the search
+--         misses some, and they are sorted for a second pass: sorting always made a batch of 100
+--         take 210 us instead of 150.
+--         What is left then is stale, or named twice, and is settled one by one.
 create or replace function ack_many(job_ids bigint[], tokens bigint[])
 returns table (ordinal bigint, job_id bigint, outcome text)
 language plpgsql
@@ -17,35 +24,52 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  clock constant timestamptz := _now();
-  batch record;
+  ids bigint[] := job_ids;
+  fences bigint[] := tokens;
   done bigint[];
+  done_tokens bigint[];
+  place integer;
 begin
-  perform _check_items(job_ids, tokens);
-  batch := _in_id_order(job_ids);
-  if batch.repeated then
-    perform _lock_in_order(batch.ids);
-    for i in 1..cardinality(job_ids) loop
-      return query
-      select i::bigint, a.job_id, a.outcome
-      from ack_many(job_ids[i:i], tokens[i:i]) a;
-    end loop;
-    return;
+  if not coalesce(
+    array_dims(ids) = array_dims(fences)
+    and array_lower(ids, 1) = 1
+    and num_nonnulls(array_position(ids, null), array_position(fences, null)) = 0,
+    false)
+  then
+    perform _check_items(job_ids, tokens);
   end if;
 
-  with removed as (
-    delete from job j
-    where j.id = any (batch.ids)
-      and j.token = tokens[batch.places[width_bucket(j.id, batch.ids)]]
-      and j.lease_until > clock
-    returning j.id
-  )
-  select coalesce(array_agg(r.id order by r.id), '{}') into done from removed r;
+  for pass in 1..2 loop
+    with removed as (
+      delete from job j
+      where j.id = any (ids)
+        and ids[width_bucket(j.id, ids)] = j.id
+        and fences[width_bucket(j.id, ids)] = j.token
+        and j.lease_until > _now()
+      returning j.id, j.token
+    )
+    select done || array_agg(r.id), done_tokens || array_agg(r.token)
+    into done, done_tokens
+    from removed r;
+    if cardinality(done) = cardinality(job_ids) then
+      return query
+      select u.ordinal, u.job_id, 'acked' from unnest(job_ids) with ordinality u(job_id, ordinal);
+      return;
+    end if;
+    select array_agg(u.id order by u.id, u.token), array_agg(u.token order by u.id, u.token)
+    into ids, fences
+    from unnest(job_ids, tokens) u (id, token);
+  end loop;
 
-  return query
-  select u.ordinal, u.job_id,
-    case when done[width_bucket(u.job_id, done)] = u.job_id then 'acked' else _absent(u.job_id) end
-  from unnest(job_ids) with ordinality u(job_id, ordinal);
+  for i in 1..cardinality(job_ids) loop
+    place := array_position(done, job_ids[i]);
+    if done_tokens[place] = tokens[i] then
+      done_tokens[place] := null;
+      return query select i::bigint, job_ids[i], 'acked';
+    else
+      return query select i::bigint, job_ids[i], ack(job_ids[i], tokens[i]);
+    end if;
+  end loop;
 end
 $$;
 

@@ -8,9 +8,7 @@
 --         candidates are an array of row addresses and the planner is pinned: it cannot become
 --         anything but range scans of job_claim, whatever the statistics say. A row that changed
 --         since this statement's snapshot is left for the next claim.
---         Under READ COMMITTED a claim also keeps house (_keep_house). In other isolation levels an
---         old snapshot would write marks past jobs that it does not see; such callers need somebody
---         else to claim or to call sweep.
+--         A session's claims also keep house (_keep_house), at most every 50 ms for each queue.
 create or replace function claim(
   queue text,
   worker text,
@@ -29,34 +27,13 @@ set jit = off
 as $$
 declare
   clock timestamptz := _now();
-  keeps_house constant boolean := current_setting('transaction_isolation') = 'read committed';
-  house record;
-  taken bigint;
+  target record;
 begin
-  select q.id, q.version, q.visibility_timeout, q.max_attempts, h.* into house
+  select q.id, q.version, q.visibility_timeout, q.max_attempts into target
   from queue q
-  cross join lateral (
-    select
-      array_agg(l.id order by l.id desc) as lanes,
-      array_agg(case when m.head <= clock then m.head else '-infinity' end order by l.id desc)
-        as heads,
-      array_agg(case when m.head <= clock then m.head_id else 0 end order by l.id desc)
-        as head_ids,
-      bool_or(m.busy) as busy,
-      coalesce(max(m.made_at) not between clock - interval '50 ms' and clock, true) as stale,
-      bool_or((m.tail, m.tail_id) < (m.head, m.head_id)
-        and not m.sweep_at between clock and clock + interval '1 hour') as due
-    from (
-      select distinct i.id from lane i where i.id between q.id << 16 and (q.id << 16) + 65535
-    ) l
-    left join lateral (
-      select k.head, k.head_id, k.tail, k.tail_id, k.made_at, k.sweep_at, k.busy
-      from mark k where k.lane_id = l.id order by k.seq desc limit 1
-    ) m on true
-  ) h
   where q.name = claim.queue and q.current;
 
-  if not coalesce(house.id > 0 and octet_length(worker) between 1 and 200
+  if not coalesce(target.id > 0 and octet_length(worker) between 1 and 200
     and visibility_timeout is null, false)
   then
     perform _find_queue(queue);
@@ -67,15 +44,9 @@ begin
         using errcode = '22023', hint = 'For example host and process id.';
     end if;
   end if;
-  if n is null or n <= 0 then
-    return;
-  end if;
 
-  if keeps_house and (house.due
-    or current_setting(concat('pgq_sql.tended_', 'queue'::regclass::oid, '_', house.id), true)
-      is distinct from date_trunc('second', clock)::text)
-  then
-    perform _keep_house(house.id, clock);
+  if n > 0 and not _tended(target.id) - date_part('epoch', clock) between 0 and 0.05 then
+    perform _keep_house(target.id);
     clock := _now();
   end if;
 
@@ -88,16 +59,24 @@ begin
       lease_until = clock + coalesce(
         claim.visibility_timeout,
         j.visibility_timeout,
-        case when j.settings = house.version then house.visibility_timeout
+        case when j.settings = target.version then target.visibility_timeout
           else (select q.visibility_timeout from queue q where q.version = j.settings) end)
     where j.ctid = any (array(
       select ready.ctid
-      from unnest(house.lanes, house.heads, house.head_ids) lane (id, head, head_id)
+      from (
+        select distinct l.id
+        from lane l
+        where l.id between target.id << 16 and (target.id << 16) + 65535
+        order by l.id desc
+      ) lane
+      left join lateral (
+        select k.head, k.head_id from mark k where k.lane_id = lane.id order by k.seq desc limit 1
+      ) m on m.head <= clock
       cross join lateral (
         select r.ctid
         from job r
         where r.lane_id = lane.id
-          and (r.run_at, r.id) >= (lane.head, lane.head_id)
+          and (r.run_at, r.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
           and r.run_at <= clock
           and r.lease_until is null
           and (r.expires_at is null or r.expires_at > clock)
@@ -105,7 +84,7 @@ begin
         limit n
         for update skip locked
       ) ready
-      limit n
+      limit greatest(n, 0)
     ))
     returning j.id, j.token, j.payload, j.headers, j.attempt, j.max_attempts, j.settings, j.lane_id,
       j.run_at, j.enqueued_at, j.lease_until, j.last_error
@@ -114,17 +93,12 @@ begin
     c.id, c.token, claim.queue, c.payload, c.headers, c.attempt,
     coalesce(
       c.max_attempts,
-      case when c.settings = house.version then house.max_attempts
+      case when c.settings = target.version then target.max_attempts
         else (select q.max_attempts from queue q where q.version = c.settings) end),
     ((c.lane_id & 65535) - 32768)::integer, c.run_at, c.enqueued_at, c.lease_until, clock,
     c.last_error
   from claimed c
   order by c.lane_id desc, c.run_at, c.id;
-  get diagnostics taken = row_count;
-
-  if keeps_house and house.stale and (taken > 0 or house.busy) then
-    perform _advance_marks(house.id);
-  end if;
 end
 $$;
 
