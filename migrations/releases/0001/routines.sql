@@ -304,12 +304,38 @@ $$;
 comment on function _check_job is
   'Refuses a payload, headers, priority, delay or run_at that cannot be (JQ007, 22023). Private.';
 
--- _check_jobs: refuses a batch of which any item cannot become a job; the checks are _check_job's.
+-- _can_be_job: whether an item of a batch can become a job; _check_job words what is wrong with it.
 --
 -- Locks:  none.
--- Raises: JQ007, 22023; DETAIL names the item.
--- Notes:  One pass in SQL finds the first suspicious item, and only that one goes through
---         _check_job, which words the error.
+-- Raises: nothing.
+-- Notes:  Null for headers, priority, delay or run_at means not given.
+create or replace function _can_be_job(
+  payload jsonb,
+  headers jsonb,
+  priority integer,
+  delay interval,
+  run_at timestamptz,
+  max_payload integer,
+  clock timestamptz
+)
+returns boolean
+language sql
+stable
+return coalesce(octet_length(payload::text) <= max_payload, false)
+  and (headers is null
+    or jsonb_typeof(headers) = 'object' and octet_length(headers::text) <= max_payload)
+  and (priority is null or priority between -32768 and 32767)
+  and (delay is null or delay between '0' and '9007199254740 ms')
+  and (run_at is null
+    or isfinite(run_at) and run_at <= clock + interval '9007199254740 ms');
+
+comment on function _can_be_job is
+  'Whether these can become a job of a queue with that max_payload. Private.';
+
+-- _check_jobs: words the error of a batch of which some item cannot become a job.
+--
+-- Locks:  none.
+-- Raises: JQ007, 22023; DETAIL names the first such item.
 create or replace function _check_jobs(
   target queue,
   payloads jsonb[],
@@ -324,49 +350,31 @@ stable
 set search_path from current
 as $$
 declare
-  n constant integer := cardinality(payloads);
-  latest constant timestamptz := _now() + interval '9007199254740 ms';
   suspect record;
   detail text;
   hint text;
 begin
-  if payloads is null then
-    raise exception 'payloads must not be null' using errcode = '22023';
-  end if;
-  if array_ndims(payloads) > 1 or n <> any (array[
-    cardinality(headers), cardinality(priorities), cardinality(delays), cardinality(run_ats)])
-  then
-    raise exception 'arrays must have one element per payload'
-      using errcode = '22023', detail = format('%s payloads', n);
-  end if;
   select * into suspect
   from unnest(payloads, headers, priorities, delays, run_ats)
-    with ordinality u(payload, header, priority, delay, run_at, ordinal)
-  where u.payload is null
-    or octet_length(u.payload::text) > target.max_payload
-    or (u.header is not null
-      and (jsonb_typeof(u.header) <> 'object' or octet_length(u.header::text) > target.max_payload))
-    or u.priority not between -32768 and 32767
-    or not u.delay between '0' and '9007199254740 ms'
-    or not (isfinite(u.run_at) and u.run_at <= latest)
+    with ordinality u (payload, headers, priority, delay, run_at, ordinal)
+  where not _can_be_job(
+    u.payload, u.headers, u.priority, u.delay, u.run_at, target.max_payload, _now())
   order by u.ordinal
   limit 1;
-  if found then
-    begin
-      perform _check_job(target, suspect.payload, suspect.header, coalesce(suspect.priority, 0),
-        suspect.delay, suspect.run_at);
-    exception when others then
-      get stacked diagnostics detail = pg_exception_detail, hint = pg_exception_hint;
-      raise exception '%', sqlerrm
-        using errcode = sqlstate, hint = hint,
-          detail = concat_ws(': ', format('item %s', suspect.ordinal), nullif(detail, ''));
-    end;
-  end if;
+  begin
+    perform _check_job(target, suspect.payload, suspect.headers, coalesce(suspect.priority, 0),
+      suspect.delay, suspect.run_at);
+  exception when others then
+    get stacked diagnostics detail = pg_exception_detail, hint = pg_exception_hint;
+    raise exception '%', sqlerrm
+      using errcode = sqlstate, hint = hint,
+        detail = concat_ws(': ', format('item %s', suspect.ordinal), nullif(detail, ''));
+  end;
 end
 $$;
 
 comment on function _check_jobs is
-  'Refuses a batch with an item that _check_job refuses, naming the item. Private.';
+  'Raises what _check_job raises for the first item that cannot be a job, naming it. Private.';
 
 -- _dims: array_dims that tells an empty array from none: '[1:]' against null.
 --
@@ -384,6 +392,36 @@ end
 $$;
 
 comment on function _dims is 'Dimensions of an array, ''[1:]'' for an empty one. Private.';
+
+-- _check_batch: refuses arrays that do not describe one item per place.
+--
+-- Locks:  none.
+-- Raises: 22023 for null payloads, several dimensions, unequal lengths, and arrays that do not count
+--         from 1: the places of an item would not agree.
+create or replace function _check_batch(payloads jsonb[], others text[])
+returns void
+language plpgsql
+immutable
+set search_path from current
+as $$
+declare
+  expected constant text := format('[1:%s]', nullif(cardinality(payloads), 0));
+begin
+  if payloads is null then
+    raise exception 'payloads must not be null' using errcode = '22023';
+  end if;
+  if _dims(payloads) <> expected or expected <> any (others) then
+    raise exception 'arrays must have one element per payload, counted from 1'
+      using errcode = '22023',
+        detail = format('payloads%s', array_dims(payloads)),
+        hint = 'A slice such as delays[:] counts from 1.';
+  end if;
+end
+$$;
+
+comment on function _check_batch is
+  'Refuses payloads that are null or not counted from 1 and arrays of other lengths (22023); '
+  '`others` are their _dims, null for those not given. Private.';
 
 -- _check_items: refuses arrays that do not describe one item per place.
 --
@@ -1408,8 +1446,12 @@ comment on function enqueue is
 -- none.
 --
 -- Locks:  as _announce, for each priority used.
--- Raises: as enqueue; DETAIL names the item. 22023 also for arrays of unequal length.
+-- Raises: as enqueue; DETAIL names the item. 22023 also for arrays of unequal length or not counted
+--         from 1.
 -- Notes:  Ids are drawn in input order, so jobs of one run time and priority run in that order.
+--         The insert leaves out what it should not take; if anything is missing then, _check_jobs
+--         finds the first such item and words the error, which undoes the rest. So a good batch is
+--         unpacked once.
 create or replace function enqueue_many(
   queue text,
   payloads jsonb[],
@@ -1435,71 +1477,80 @@ set search_path from current
 as $$
 #variable_conflict use_column
 declare
-  target constant queue := _find_queue(queue);
-  base constant bigint := (target.id << 16) + 32768;
+  target queue;
+  base bigint;
   clock timestamptz;
-  first_due timestamptz;
   lane bigint;
+  inserted bigint;
 begin
-  perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
-  perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
-    retry_factor, retry_delay, retry_max_delay, retry_jitter);
-  perform _check_options(options);
-  visibility_timeout := _exact(visibility_timeout);
-  expires_in := coalesce(_exact(expires_in), target.expires_in);
-  retry_delay := _exact(retry_delay);
-  retry_max_delay := _exact(retry_max_delay);
-  if delays is not null then
-    delays := array(
-      select _exact(d) from unnest(delays) with ordinality u(d, place) order by place);
-  end if;
-  if cardinality(payloads) = 0 then
-    return;
+  select q.* into target from queue q where q.name = enqueue_many.queue and q.current;
+  if not coalesce(
+    target.id > 0
+    and array_ndims(payloads) = 1
+    and array_lower(payloads, 1) = 1
+    and options = '{}'
+    and num_nonnulls(headers, priorities, delays, run_ats, max_attempts, visibility_timeout,
+      expires_in, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter) = 0,
+    false)
+  then
+    target := _find_queue(queue);
+    perform _check_batch(payloads,
+      array[_dims(headers), _dims(priorities), _dims(delays), _dims(run_ats)]);
+    perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
+      retry_factor, retry_delay, retry_max_delay, retry_jitter);
+    perform _check_options(options);
+    if cardinality(payloads) = 0 then
+      return;
+    end if;
   end if;
 
+  base := (target.id << 16) + 32768;
   for lane in
     select distinct base + coalesce(p, 0)
     from unnest(coalesce(priorities, '{0}')) p
     order by 1
   loop
     clock := _announce(lane);
-    insert into lane (id) select lane where not exists (select from lane l where l.id = lane);
+    if lane <> base then
+      insert into lane (id) select lane where not exists (select from lane l where l.id = lane);
+    end if;
   end loop;
 
   return query
-  with item as materialized (
-    select x.ordinal, nextval('job_id_seq') as id, base + coalesce(x.priority, 0) as lane_id,
-      case when x.delay is not null then clock + x.delay else greatest(clock, x.run_at) end as due,
-      x.headers, x.payload
-    from (
-      select * from unnest(payloads, priorities, delays, run_ats, enqueue_many.headers)
-        with ordinality u(payload, priority, delay, run_at, headers, ordinal)
-      order by u.ordinal
-    ) x
-  ),
-  inserted as (
+  with inserted as (
     insert into job (
-      id, lane_id, run_at, enqueued_at, settings, expires_at, max_attempts, visibility_timeout,
+      lane_id, run_at, enqueued_at, settings, expires_at, max_attempts, visibility_timeout,
       retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
     )
-    overriding system value
-    select
-      i.id, i.lane_id, i.due, clock, target.version,
-      i.due + enqueue_many.expires_in, enqueue_many.max_attempts,
-      enqueue_many.visibility_timeout, enqueue_many.retry_backoff,
-      enqueue_many.retry_factor, enqueue_many.retry_delay, enqueue_many.retry_max_delay,
-      enqueue_many.retry_jitter, i.headers, i.payload
-    from item i
+    select base + coalesce(x.priority, 0), x.due, clock, target.version,
+      x.due + coalesce(_exact(enqueue_many.expires_in), target.expires_in),
+      enqueue_many.max_attempts, _exact(enqueue_many.visibility_timeout),
+      enqueue_many.retry_backoff, enqueue_many.retry_factor, _exact(enqueue_many.retry_delay),
+      _exact(enqueue_many.retry_max_delay), enqueue_many.retry_jitter, x.headers, x.payload
+    from (
+      select u.payload, enqueue_many.headers[u.ordinal] as headers,
+        priorities[u.ordinal] as priority,
+        case when delays[u.ordinal] is null then greatest(clock, run_ats[u.ordinal])
+          else clock + _exact(delays[u.ordinal]) end as due
+      from unnest(payloads) with ordinality u (payload, ordinal)
+      where _can_be_job(u.payload, enqueue_many.headers[u.ordinal], priorities[u.ordinal],
+        delays[u.ordinal], run_ats[u.ordinal], target.max_payload, clock)
+      order by u.ordinal
+    ) x
+    returning id
   )
-  select i.ordinal, i.id, 'inserted' from item i order by i.ordinal;
+  select row_number() over (order by i.id), i.id, 'inserted' from inserted i;
+  get diagnostics inserted = row_count;
+  if inserted < cardinality(payloads) then
+    perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
+  end if;
 
-  if target.notify then
-    select min(case when d.delay is null then greatest(clock, d.run_at) else clock + d.delay end)
-    into first_due
-    from unnest(payloads, delays, run_ats) d (payload, delay, run_at);
-    if first_due < clock + interval '1 minute' then
-      perform _wake(target.id);
-    end if;
+  if num_nonnulls(delays, run_ats) = 0 or exists (
+    select
+    from unnest(payloads, delays, run_ats) u (payload, delay, run_at)
+    where coalesce(clock + u.delay, u.run_at, clock) < clock + interval '1 minute')
+  then
+    perform _wake(target.id);
   end if;
 end
 $$;

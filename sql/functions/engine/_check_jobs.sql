@@ -1,9 +1,7 @@
--- _check_jobs: refuses a batch of which any item cannot become a job; the checks are _check_job's.
+-- _check_jobs: words the error of a batch of which some item cannot become a job.
 --
 -- Locks:  none.
--- Raises: JQ007, 22023; DETAIL names the item.
--- Notes:  One pass in SQL finds the first suspicious item, and only that one goes through
---         _check_job, which words the error.
+-- Raises: JQ007, 22023; DETAIL names the first such item.
 create or replace function _check_jobs(
   target queue,
   payloads jsonb[],
@@ -18,46 +16,28 @@ stable
 set search_path from current
 as $$
 declare
-  n constant integer := cardinality(payloads);
-  latest constant timestamptz := _now() + interval '9007199254740 ms';
   suspect record;
   detail text;
   hint text;
 begin
-  if payloads is null then
-    raise exception 'payloads must not be null' using errcode = '22023';
-  end if;
-  if array_ndims(payloads) > 1 or n <> any (array[
-    cardinality(headers), cardinality(priorities), cardinality(delays), cardinality(run_ats)])
-  then
-    raise exception 'arrays must have one element per payload'
-      using errcode = '22023', detail = format('%s payloads', n);
-  end if;
   select * into suspect
   from unnest(payloads, headers, priorities, delays, run_ats)
-    with ordinality u(payload, header, priority, delay, run_at, ordinal)
-  where u.payload is null
-    or octet_length(u.payload::text) > target.max_payload
-    or (u.header is not null
-      and (jsonb_typeof(u.header) <> 'object' or octet_length(u.header::text) > target.max_payload))
-    or u.priority not between -32768 and 32767
-    or not u.delay between '0' and '9007199254740 ms'
-    or not (isfinite(u.run_at) and u.run_at <= latest)
+    with ordinality u (payload, headers, priority, delay, run_at, ordinal)
+  where not _can_be_job(
+    u.payload, u.headers, u.priority, u.delay, u.run_at, target.max_payload, _now())
   order by u.ordinal
   limit 1;
-  if found then
-    begin
-      perform _check_job(target, suspect.payload, suspect.header, coalesce(suspect.priority, 0),
-        suspect.delay, suspect.run_at);
-    exception when others then
-      get stacked diagnostics detail = pg_exception_detail, hint = pg_exception_hint;
-      raise exception '%', sqlerrm
-        using errcode = sqlstate, hint = hint,
-          detail = concat_ws(': ', format('item %s', suspect.ordinal), nullif(detail, ''));
-    end;
-  end if;
+  begin
+    perform _check_job(target, suspect.payload, suspect.headers, coalesce(suspect.priority, 0),
+      suspect.delay, suspect.run_at);
+  exception when others then
+    get stacked diagnostics detail = pg_exception_detail, hint = pg_exception_hint;
+    raise exception '%', sqlerrm
+      using errcode = sqlstate, hint = hint,
+        detail = concat_ws(': ', format('item %s', suspect.ordinal), nullif(detail, ''));
+  end;
 end
 $$;
 
 comment on function _check_jobs is
-  'Refuses a batch with an item that _check_job refuses, naming the item. Private.';
+  'Raises what _check_job raises for the first item that cannot be a job, naming it. Private.';

@@ -2,8 +2,12 @@
 -- none.
 --
 -- Locks:  as _announce, for each priority used.
--- Raises: as enqueue; DETAIL names the item. 22023 also for arrays of unequal length.
+-- Raises: as enqueue; DETAIL names the item. 22023 also for arrays of unequal length or not counted
+--         from 1.
 -- Notes:  Ids are drawn in input order, so jobs of one run time and priority run in that order.
+--         The insert leaves out what it should not take; if anything is missing then, _check_jobs
+--         finds the first such item and words the error, which undoes the rest. So a good batch is
+--         unpacked once.
 create or replace function enqueue_many(
   queue text,
   payloads jsonb[],
@@ -29,71 +33,80 @@ set search_path from current
 as $$
 #variable_conflict use_column
 declare
-  target constant queue := _find_queue(queue);
-  base constant bigint := (target.id << 16) + 32768;
+  target queue;
+  base bigint;
   clock timestamptz;
-  first_due timestamptz;
   lane bigint;
+  inserted bigint;
 begin
-  perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
-  perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
-    retry_factor, retry_delay, retry_max_delay, retry_jitter);
-  perform _check_options(options);
-  visibility_timeout := _exact(visibility_timeout);
-  expires_in := coalesce(_exact(expires_in), target.expires_in);
-  retry_delay := _exact(retry_delay);
-  retry_max_delay := _exact(retry_max_delay);
-  if delays is not null then
-    delays := array(
-      select _exact(d) from unnest(delays) with ordinality u(d, place) order by place);
-  end if;
-  if cardinality(payloads) = 0 then
-    return;
+  select q.* into target from queue q where q.name = enqueue_many.queue and q.current;
+  if not coalesce(
+    target.id > 0
+    and array_ndims(payloads) = 1
+    and array_lower(payloads, 1) = 1
+    and options = '{}'
+    and num_nonnulls(headers, priorities, delays, run_ats, max_attempts, visibility_timeout,
+      expires_in, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter) = 0,
+    false)
+  then
+    target := _find_queue(queue);
+    perform _check_batch(payloads,
+      array[_dims(headers), _dims(priorities), _dims(delays), _dims(run_ats)]);
+    perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
+      retry_factor, retry_delay, retry_max_delay, retry_jitter);
+    perform _check_options(options);
+    if cardinality(payloads) = 0 then
+      return;
+    end if;
   end if;
 
+  base := (target.id << 16) + 32768;
   for lane in
     select distinct base + coalesce(p, 0)
     from unnest(coalesce(priorities, '{0}')) p
     order by 1
   loop
     clock := _announce(lane);
-    insert into lane (id) select lane where not exists (select from lane l where l.id = lane);
+    if lane <> base then
+      insert into lane (id) select lane where not exists (select from lane l where l.id = lane);
+    end if;
   end loop;
 
   return query
-  with item as materialized (
-    select x.ordinal, nextval('job_id_seq') as id, base + coalesce(x.priority, 0) as lane_id,
-      case when x.delay is not null then clock + x.delay else greatest(clock, x.run_at) end as due,
-      x.headers, x.payload
-    from (
-      select * from unnest(payloads, priorities, delays, run_ats, enqueue_many.headers)
-        with ordinality u(payload, priority, delay, run_at, headers, ordinal)
-      order by u.ordinal
-    ) x
-  ),
-  inserted as (
+  with inserted as (
     insert into job (
-      id, lane_id, run_at, enqueued_at, settings, expires_at, max_attempts, visibility_timeout,
+      lane_id, run_at, enqueued_at, settings, expires_at, max_attempts, visibility_timeout,
       retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
     )
-    overriding system value
-    select
-      i.id, i.lane_id, i.due, clock, target.version,
-      i.due + enqueue_many.expires_in, enqueue_many.max_attempts,
-      enqueue_many.visibility_timeout, enqueue_many.retry_backoff,
-      enqueue_many.retry_factor, enqueue_many.retry_delay, enqueue_many.retry_max_delay,
-      enqueue_many.retry_jitter, i.headers, i.payload
-    from item i
+    select base + coalesce(x.priority, 0), x.due, clock, target.version,
+      x.due + coalesce(_exact(enqueue_many.expires_in), target.expires_in),
+      enqueue_many.max_attempts, _exact(enqueue_many.visibility_timeout),
+      enqueue_many.retry_backoff, enqueue_many.retry_factor, _exact(enqueue_many.retry_delay),
+      _exact(enqueue_many.retry_max_delay), enqueue_many.retry_jitter, x.headers, x.payload
+    from (
+      select u.payload, enqueue_many.headers[u.ordinal] as headers,
+        priorities[u.ordinal] as priority,
+        case when delays[u.ordinal] is null then greatest(clock, run_ats[u.ordinal])
+          else clock + _exact(delays[u.ordinal]) end as due
+      from unnest(payloads) with ordinality u (payload, ordinal)
+      where _can_be_job(u.payload, enqueue_many.headers[u.ordinal], priorities[u.ordinal],
+        delays[u.ordinal], run_ats[u.ordinal], target.max_payload, clock)
+      order by u.ordinal
+    ) x
+    returning id
   )
-  select i.ordinal, i.id, 'inserted' from item i order by i.ordinal;
+  select row_number() over (order by i.id), i.id, 'inserted' from inserted i;
+  get diagnostics inserted = row_count;
+  if inserted < cardinality(payloads) then
+    perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
+  end if;
 
-  if target.notify then
-    select min(case when d.delay is null then greatest(clock, d.run_at) else clock + d.delay end)
-    into first_due
-    from unnest(payloads, delays, run_ats) d (payload, delay, run_at);
-    if first_due < clock + interval '1 minute' then
-      perform _wake(target.id);
-    end if;
+  if num_nonnulls(delays, run_ats) = 0 or exists (
+    select
+    from unnest(payloads, delays, run_ats) u (payload, delay, run_at)
+    where coalesce(clock + u.delay, u.run_at, clock) < clock + interval '1 minute')
+  then
+    perform _wake(target.id);
   end if;
 end
 $$;
