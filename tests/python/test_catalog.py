@@ -85,7 +85,7 @@ PLANTED: list[tuple[Rule, LiteralString, str]] = [
         replaced_clock,
         "create or replace function _now() returns timestamptz language sql"
         " as $$ select current_setting('test.now')::timestamptz $$",
-        "_now() is: select current_setting",
+        "_now() is:  select current_setting",
     ),
     (indexed_hot_columns, "create index planted on job (id, lease_until)", "contains lease_until"),
     (indexed_hot_columns, "create index planted on job (id) include (token)", "contains token"),

@@ -140,7 +140,7 @@ CHANGES: dict[str, LiteralString] = {
     "volatility": "alter function _now stable",
     "definer": "alter function _now security definer",
     "setting": "alter function _now set work_mem = '1MB'",
-    "search_path": "alter function _now reset search_path",
+    "search_path": "alter function _announce reset search_path",
     "privilege": "grant execute on function _now to public",
     "column privilege": "grant select (id) on queue to public",
     "schema privilege": "grant usage on schema pgq_sql to public",

@@ -39,8 +39,10 @@ def patch(conn: Connection, function: str, old: str, new: str) -> None:
     conn.execute("reset search_path")
 
 
-def enqueue(conn: Connection) -> int:
-    row = conn.execute("select job_id from pgq_sql.enqueue(%s)", [QUEUE]).fetchone()
+def enqueue(conn: Connection, delay: str | None = None) -> int:
+    """A call with options goes another way: see enqueue.sql."""
+    query = "select job_id from pgq_sql.enqueue(%s, delay => %s)"
+    row = conn.execute(query, [QUEUE, delay]).fetchone()
     assert row is not None
     assert isinstance(row[0], int)
     return row[0]
@@ -62,6 +64,8 @@ def move_the_mark(conn: Connection) -> None:
     other = enqueue(conn)
     let_slots_end(conn)
     assert other in claim(conn, 1000)
+    let_slots_end(conn)
+    claim(conn)
 
 
 def producer_still_open(connect: Connect) -> bool:
@@ -85,18 +89,23 @@ def producer_after_a_rolled_back_savepoint(connect: Connect) -> bool:
     return job in claim(other, 1000)
 
 
-def producer_slow_to_lock(connect: Connect) -> bool:
+def producer_slow_to_lock(connect: Connect, delay: str | None = None) -> bool:
     """The producer is descheduled between its first look at the clock and its lock."""
     producer, other = connect(autocommit=False), connect()
     producer.execute("set test.slow = 'once'")
     found: list[int] = []
-    thread = threading.Thread(target=lambda: found.append(enqueue(producer)))
+    thread = threading.Thread(target=lambda: found.append(enqueue(producer, delay)))
     thread.start()
     move_the_mark(other)
     thread.join()
     move_the_mark(other)
     producer.commit()
     return found[0] in claim(other, 1000)
+
+
+def producer_with_options_slow_to_lock(connect: Connect) -> bool:
+    """The same for a call that _announce sees to."""
+    return producer_slow_to_lock(connect, "0")
 
 
 def claim_rolled_back(connect: Connect) -> bool:
@@ -119,20 +128,30 @@ def claim_with_an_old_snapshot(connect: Connect) -> bool:
     job = enqueue(other)
     let_slots_end(other)
     assert claim(claimer) == [seen]
+    let_slots_end(other)
+    assert claim(claimer) == []
     claimer.commit()
     return job in claim(other, 1000)
 
 
 SLOW_LOCK = (
+    "enqueue",
+    "and pg_try_advisory_xact_lock_shared(",
+    "and case when current_setting('test.slow', true) = 'once'"
+    " then (pg_sleep(1.2), set_config('test.slow', '', false)) is not null else true end"
+    " and pg_try_advisory_xact_lock_shared(",
+)
+SLOW_LOCK_WITH_OPTIONS = (
     "_announce",
-    "  loop\n    slot :=",
-    "  loop\n    if current_setting('test.slow', true) = 'once' then\n"
-    "      perform set_config('test.slow', '', false), pg_sleep(0.8);\n    end if;\n    slot :=",
+    "    perform\n",
+    "    if current_setting('test.slow', true) = 'once' then\n"
+    "      perform set_config('test.slow', '', false), pg_sleep(1.2);\n    end if;\n    perform\n",
 )
 SCENARIOS: dict[Scenario, list[tuple[str, str, str]]] = {
     producer_still_open: [],
     producer_after_a_rolled_back_savepoint: [],
     producer_slow_to_lock: [SLOW_LOCK],
+    producer_with_options_slow_to_lock: [SLOW_LOCK_WITH_OPTIONS],
     claim_rolled_back: [],
     claim_with_an_old_snapshot: [],
 }
@@ -150,14 +169,13 @@ FAULTS: dict[str, tuple[Scenario, tuple[str, str, str]]] = {
             "return case when txid_snapshot_xmax(txid_current_snapshot()) > 0 then over end;",
         ),
     ),
-    "the clock is not read again under the lock": (
+    "the clock is read before the lock": (
         producer_slow_to_lock,
-        (
-            "_announce",
-            "    clock := _now();\n"
-            "    exit when clock >= slot and clock < slot + interval '100 ms';",
-            "    exit;",
-        ),
+        ("enqueue", "where _slot_key(s.clock) = _slot_key(now())", ""),
+    ),
+    "the clock is not read again under the lock": (
+        producer_with_options_slow_to_lock,
+        ("_announce", "    clock := _now();\n    exit when _slot_key(clock) = slot_key;", "    exit;"),
     ),
     "the mark is taken from jobs that can be locked": (
         claim_rolled_back,
@@ -169,7 +187,7 @@ FAULTS: dict[str, tuple[Scenario, tuple[str, str, str]]] = {
     ),
     "old snapshots write marks": (
         claim_with_an_old_snapshot,
-        ("claim", "current_setting('transaction_isolation') = 'read committed'", "true"),
+        ("_keep_house", "current_setting('transaction_isolation') <> 'read committed'", "false"),
     ),
 }
 

@@ -113,16 +113,20 @@ def function_problems(text: str, name: str) -> Iterator[str]:
 def attribute_problems(statement: list[tuple[str, str]]) -> Iterator[str]:
     """Faults of one create function: the contract stands before the body, whole."""
     private = any(token.startswith("_") for _, token in statement[:5])
-    bodies = [place for place, (_, token) in enumerate(statement) if token.startswith("$")]
-    if not bodies:
-        yield "no dollar-quoted body"
+    places = (n for n, (_, token) in enumerate(statement) if token == "return" or token[0] == "$")
+    body = next(places, None)
+    if body is None:
+        yield "no body"
         return
-    if bodies[0] != len(statement) - 1:
+    # A body in SQL is parsed when it is created: no search_path decides what its names mean.
+    quoted = statement[body][1] != "return"
+    if quoted and body != len(statement) - 1:
         yield "attributes after the body"
-    contract = " ".join(token for _, token in statement[: bodies[0]])
+    contract = " ".join(token for _, token in statement[:body])
     for what, pattern in ATTRIBUTES.items():
         # A private function runs as the public one that calls it: as the owner.
-        if not re.search(pattern, contract) and not (private and what == "security"):
+        spared = (private and what == "security") or (not quoted and what == "search_path")
+        if not re.search(pattern, contract) and not spared:
             yield f"no {what} before the body"
 
 

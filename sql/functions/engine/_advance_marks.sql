@@ -71,7 +71,7 @@ begin
     values (
       lane.id, coalesce(first_ready.run_at, settled), coalesce(first_ready.id, 0), lane.tail,
       lane.tail_id, clock,
-      coalesce(lane.sweep_at, clock + interval '1 second'), coalesce(lane.running, false)
+      coalesce(lane.sweep_at, clock), coalesce(lane.running, false)
     );
   end loop;
 end

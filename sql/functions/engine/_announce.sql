@@ -7,9 +7,8 @@
 -- Raises: nothing.
 -- Notes:  Commit order is not run_at order. A job of a transaction that is still open may lie below
 --         a mark by the time it commits, and no claim would see it. So marks stop at the first slot
---         whose lock is held (_settled). The lock comes first and the
---         clock is read under it; if the slot ended meanwhile, a mark may have passed it already,
---         hence the loop.
+--         whose lock is held (_settled). The lock comes first and the clock is read under it; if
+--         the slot ended meanwhile, a mark may have passed it already, hence the loop.
 --         One slot per transaction and lane is enough, since the oldest holds the mark back. The
 --         setting that remembers it is transaction-local: a rolled-back savepoint undoes both.
 --         enqueue does the same in its one statement for a transaction that is still in its first

@@ -1,8 +1,8 @@
 -- _check_batch: refuses arrays that do not describe one item per place.
 --
 -- Locks:  none.
--- Raises: 22023 for null payloads, several dimensions, unequal lengths, and arrays that do not count
---         from 1: the places of an item would not agree.
+-- Raises: 22023 for null payloads, several dimensions, unequal lengths, and arrays that do not
+--         count from 1: the places of an item would not agree.
 create or replace function _check_batch(payloads jsonb[], others text[])
 returns void
 language plpgsql

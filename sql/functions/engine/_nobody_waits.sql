@@ -2,8 +2,8 @@
 --
 -- Locks:  the queue's idle lock, exclusively, let go at once.
 -- Raises: nothing.
--- Notes:  Consumers hold the lock in shared mode while they wait (wait_begin). True is certain; false
---         may also mean that another producer is just testing, which _wake tells apart.
+-- Notes:  Consumers hold the lock in shared mode while they wait (wait_begin). True is certain;
+--         false may also mean that another producer is just testing, which _wake tells apart.
 create or replace function _nobody_waits(queue_id bigint)
 returns boolean
 language sql

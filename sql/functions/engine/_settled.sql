@@ -4,9 +4,9 @@
 -- Locks:  exclusive advisory try-locks on the lane and on slots that are over, each let go at once.
 -- Raises: nothing.
 -- Notes:  A slot that is over and free is settled for good: whoever stamped a job in it has ended,
---         and _announce stamps none there any more. The caller reads
---         the jobs in a later statement, whose snapshot therefore has all that such producers
---         committed. If nobody at all is open in the lane, no slot need be tested.
+--         and _announce stamps none there any more. The caller reads the jobs in a later statement,
+--         whose snapshot therefore has all that such producers committed. If nobody at all is open
+--         in the lane, no slot need be tested.
 --         At most 6,000 slots (ten minutes) a call; the next call goes on from there.
 --         Using pg_snapshot_xmax instead lost 60 of 3,942 jobs, and with pg_snapshot_xmin any idle
 --         transaction of the cluster stopped every mark.

@@ -8,11 +8,11 @@
 --         time. Null for an option means the queue's default. The size is that of the JSON text: a
 --         few stored bytes such as 1e131071 print as 131,072.
 --         PL/pgSQL prepares each expression anew in each transaction, 1.5 us apiece, and each
---         statement costs several. So the usual call, a payload and no options in a transaction that
---         is still in its first 100 ms slot, is one statement: it finds the queue, locks the slot as
---         _announce does, reads the clock under the locks, checks that the slot has not ended,
---         inserts, and tests for idle consumers. Whatever it cannot do, it leaves to the second
---         part, and so do all other calls. One statement took 40 us of processor time where
+--         statement costs several. So the usual call, a payload and no options in a transaction
+--         that is still in its first 100 ms slot, is one statement: it finds the queue, locks the
+--         slot as _announce does, reads the clock under the locks, checks that the slot has not
+--         ended, inserts, and tests for idle consumers. Whatever it cannot do is left to the second
+--         part, which does all other calls. One statement took 40 us of processor time where
 --         separate ones took 53; a bare INSERT of the row takes 20.
 create or replace function enqueue(
   queue text,
