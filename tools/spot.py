@@ -4,6 +4,8 @@ pgspot reads text, so what the installer settles at run time is written out for 
 
 * `set search_path from current` becomes the path that the installer has set by then, since
   pgspot accepts a path only if it sees one;
+* a body in SQL (`return …`), which pgspot cannot read, becomes a quoted one with that path: the one
+  it is parsed under when it is created;
 * created functions and views get their schema, the first of that path. Without it pgspot
   holds `create or replace` for unsafe: somebody might have put a function there before. Here
   nobody can: the prelude refuses a schema in which anyone but the owner may create.
@@ -27,6 +29,12 @@ def rendered(release: str) -> str:
     """Write out a release's SQL as it runs in the default schema."""
     sql = "\n".join((RELEASES / release / f"{part}.sql").read_text() for part in ("up", "routines"))
     sql = sql.replace("set search_path from current", f"set search_path = {PATH}")
+    sql = re.sub(
+        r"^return (.*?);$",
+        rf"set search_path = {PATH}\nas $$ select \1 $$;",
+        sql,
+        flags=re.MULTILINE | re.DOTALL,
+    )
     sql = re.sub(
         r"^(create (?:or replace )?(?:function|view)) (\w+)",
         rf"\1 {SCHEMA}.\2",
