@@ -175,7 +175,11 @@ FAULTS: dict[str, tuple[Scenario, tuple[str, str, str]]] = {
     ),
     "the clock is not read again under the lock": (
         producer_with_options_slow_to_lock,
-        ("_announce", "    clock := _now();\n    exit when _slot_key(clock) = slot_key;", "    exit;"),
+        (
+            "_announce",
+            "    clock := _now();\n    exit when _slot_key(clock) = slot_key;",
+            "    exit;",
+        ),
     ),
     "the mark is taken from jobs that can be locked": (
         claim_rolled_back,

@@ -1,0 +1,135 @@
+"""The functions keep their index plans, whatever the tables hold and the statistics say.
+
+A queue table is empty when it is analysed and huge a minute later, and plans made in the first
+second stay: each case is tried in a connection that has run everything on the table as it was
+before the load, and in a fresh one. Autovacuum is off, or it might come to the rescue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conftest import dbname_of
+from plans import Plan, Watched
+
+if TYPE_CHECKING:
+    from conftest import Connect
+    from servers import Connection, Server
+
+LOAD = 100_000
+FEW_PAGES = 600
+"""A call touches fewer; the loaded table alone has some 6,000."""
+
+SETTLING = ("heartbeat_many", "release_many", "retry_many", "dead_letter_many", "ack_many")
+CASES = {
+    "empty": (0, 0, "never"),
+    "ten rows": (10, 0, "never"),
+    "loaded without statistics": (0, LOAD, "never"),
+    "loaded beside ten rows": (10, LOAD, "never"),
+    "loaded with statistics of an empty table": (0, LOAD, "before"),
+    "loaded and analysed": (0, LOAD, "after"),
+}
+
+
+@pytest.fixture
+def quiet(admin: Connection) -> Connection:
+    """The administrator's connection to a database with a queue, where autovacuum does nothing."""
+    for table in ("job", "dead_job", "mark", "lane", "queue"):
+        admin.execute(f"alter table pgq_sql.{table} set (autovacuum_enabled = off)".encode())
+    admin.execute("select pgq_sql.create_queue('q', visibility_timeout => '10 min')")
+    return admin
+
+
+def load(conn: Connection, count: int) -> None:
+    """As a bulk load does: one run time for all."""
+    conn.execute(
+        "select count(*) from pgq_sql.enqueue_many('q', array_fill('1'::jsonb, array[%s::int]))",
+        [count],
+    )
+
+
+def leases(session: Watched, count: int) -> list[list[Any]]:
+    rows = session.run("select job_id, token from pgq_sql.claim('q', 'w', %s)", [count])
+    return [[i for i, _ in rows], [t for _, t in rows]]
+
+
+def calls(session: Watched) -> dict[str, list[Plan]]:
+    """Each function once, with its plans."""
+    plans = {
+        "enqueue": session.plans("select pgq_sql.enqueue('q')"),
+        "enqueue_many": session.plans("select pgq_sql.enqueue_many('q', array['1', '2']::jsonb[])"),
+        "claim": session.plans("select * from pgq_sql.claim('q', 'w', 10)"),
+        "next_run_at": session.plans("select pgq_sql.next_run_at('q')"),
+        "sweep": session.plans("select * from pgq_sql.sweep()"),
+    }
+    for function in SETTLING:
+        query = f"select * from pgq_sql.{function}(%s::bigint[], %s::bigint[])"
+        plans[function] = session.plans(query, leases(session, 10))
+    plans["ack"] = session.plans("select pgq_sql.ack(1, 1)")
+    return plans
+
+
+def walks(plans: dict[str, list[Plan]]) -> list[str]:
+    return [
+        f"{name}: {walk}" for name, ones in plans.items() for one in ones for walk in one.walks()
+    ]
+
+
+def heavy(plans: dict[str, list[Plan]]) -> dict[str, int]:
+    pages = {name: ones[-1].buffers for name, ones in plans.items()}
+    return {name: count for name, count in pages.items() if count >= FEW_PAGES}
+
+
+def prepared(quiet: Connection, server: Server, connect: Connect, case: str) -> list[Watched]:
+    """Sessions opened before and after the load that the case describes."""
+    rows, more, analysed = CASES[case]
+    dsn = server.dsn(dbname_of(quiet.info.dsn))
+    load(quiet, rows)
+    if analysed == "before":
+        quiet.execute("analyze")
+    old = Watched(connect(dsn))
+    for _ in range(7):  # a plan is cached for good after five
+        calls(old)
+    load(quiet, more)
+    if analysed == "after":
+        quiet.execute("analyze")
+    return [old, Watched(connect(dsn))]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_call_walks_a_table(
+    quiet: Connection, server: Server, connect: Connect, case: str
+) -> None:
+    for session in prepared(quiet, server, connect, case):
+        assert walks(calls(session)) == []
+        # The first call of a session reads the catalogs, too.
+        again = calls(session)
+        assert walks(again) == []
+        assert heavy(again) == {}
+
+
+def test_a_claim_is_bounded_by_lane_and_mark(
+    quiet: Connection, server: Server, connect: Connect
+) -> None:
+    for session in prepared(quiet, server, connect, "loaded without statistics"):
+        plans = session.plans("select * from pgq_sql.claim('q', 'w', 10)")
+        bounds = [b for plan in plans for b in plan.conditions("job_claim") if "ROW" in b]
+        assert bounds
+        for bound in bounds:
+            assert "lane_id = " in bound
+            assert "ROW(run_at, id) >= ROW(" in bound.replace("r.", "").replace("j.", "")
+            assert "run_at <" in bound.replace("r.", "").replace("j.", "")
+
+
+@pytest.mark.parametrize("function", ["claim", "ack_many", "heartbeat_many"])
+def test_without_the_pins_it_would(
+    quiet: Connection, server: Server, connect: Connect, function: str
+) -> None:
+    for setting in ("plan_cache_mode", "enable_seqscan", "enable_bitmapscan"):
+        quiet.execute(f"alter function pgq_sql.{function} reset {setting}".encode())
+
+    old, _ = prepared(quiet, server, connect, "loaded with statistics of an empty table")
+
+    assert any(fault.startswith(f"{function}: ") for fault in walks(calls(old)))
