@@ -997,8 +997,9 @@ comment on function _settled is
 --         what it commits then. The tail never passes it.
 --         A head in the future, by more than others' marks may be newer than this clock reading,
 --         means that the clock was set back: then everything is looked at again.
---         A lane whose first job is unclaimed needs no new mark, unless the last one was busy; then
---         one more closes it, and an idle lane writes nothing.
+--         Claims have passed jobs if the first one that is left runs, or is not the one at the head
+--         any more: a lone consumer has nothing running whenever it claims. A last mark closes a
+--         lane when that ends, and an idle lane writes nothing.
 create or replace function _advance_marks(queue_id bigint)
 returns void
 language plpgsql
@@ -1017,7 +1018,7 @@ declare
   first_ready record;
 begin
   for lane in
-    select l.id, m.sweep_at, first_job.running,
+    select l.id, m.sweep_at, coalesce(first_job.passed, false) as passed,
       coalesce(m.head, '-infinity') as head,
       coalesce(m.head_id, 0) as head_id,
       coalesce(m.tail,
@@ -1033,7 +1034,8 @@ begin
       from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on m.head <= clock + interval '1 second'
     left join lateral (
-      select j.lease_until is not null as running
+      select j.lease_until is not null
+        or (j.run_at, j.id) > (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0)) as passed
       from job j
       where j.lane_id = l.id
         and (j.run_at, j.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
@@ -1042,7 +1044,7 @@ begin
       limit 1
     ) first_job on true
     where (m.made_at is null or not m.made_at between clock - interval '50 ms' and clock)
-      and (first_job.running or m.busy)
+      and (first_job.passed or m.busy)
   loop
     settled := _settled(lane.id, greatest(lane.head, clock - interval '2 seconds'));
     select j.run_at, j.id into first_ready
@@ -1057,7 +1059,7 @@ begin
     values (
       lane.id, coalesce(first_ready.run_at, settled), coalesce(first_ready.id, 0), lane.tail,
       lane.tail_id, clock,
-      coalesce(lane.sweep_at, clock), coalesce(lane.running, false)
+      coalesce(lane.sweep_at, clock), lane.passed
     );
   end loop;
 end
