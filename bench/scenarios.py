@@ -1,33 +1,218 @@
-"""What is measured."""
+"""What is measured, and what is to be reached."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from course import Course
+from latency import Latency
+from result import Aim
+from scenario import Scenario
+from sessions import Sessions
+from shape import ORDERS, Content, Contents, Statistics
+from steady import Steady
+
+RATE = "jobs_per_second"
+COSTS = (RATE, "cpu_us", "wal_bytes", "wal_records", "wal_pages", "commits", "hot_share")
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """One script of each contender, with a number of clients and a batch size."""
-
-    name: str
-    script: Literal["enqueue", "enqueue_many", "claim_ack"]
-    clients: int
-    n: int = 1
-    backlog: int = 0
-    """Jobs in the queue at the start."""
-    reach: tuple[float, float] | None = None
-    """The least ratio to plain and to floor that is aimed at; 0 means none."""
+def aims(plain: float = 0, floor: float = 0, figure: str = RATE) -> tuple[Aim, ...]:
+    """At least so many times what the others do."""
+    return tuple(
+        Aim(figure, bound, against=against)
+        for against, bound in (("plain", plain), ("floor", floor))
+        if bound
+    )
 
 
-SCENARIOS = (
-    Scenario("enqueue, 1 client", "enqueue", 1),
-    Scenario("enqueue, 8 clients", "enqueue", 8, reach=(0.9, 0)),
-    Scenario("enqueue_many of 100", "enqueue_many", 2, n=100, reach=(0.8, 0)),
-    Scenario("claim+ack, 1 client", "claim_ack", 1, backlog=100_000, reach=(1.1, 0)),
-    Scenario("claim+ack, 8 clients", "claim_ack", 8, backlog=100_000, reach=(1.1, 0)),
-    Scenario("claim+ack, batches of 10", "claim_ack", 2, n=10, backlog=400_000),
-    Scenario(
-        "claim+ack, batches of 100", "claim_ack", 2, n=100, backlog=1_000_000, reach=(1.2, 0.75)
+LIFE = (
+    *(Aim(figure, 0.65, against="plain", at_most=True) for figure in ("wal_bytes", "wal_records")),
+    Aim("hot_share", 0.995),
+)
+
+STEADY = (
+    Steady(
+        name="claim+ack, batches of 100",
+        about="2 sessions, a backlog of a million",
+        parts=("claim", "ack"),
+        clients=2,
+        n=100,
+        backlog=1_000_000,
+        figures=COSTS,
+        aims=aims(plain=1.2, floor=0.75),
+    ),
+    Steady(
+        name="claim+ack, batches of 10",
+        about="2 sessions, a backlog of 400,000",
+        parts=("claim", "ack"),
+        clients=2,
+        n=10,
+        backlog=400_000,
+        figures=COSTS,
+    ),
+    *(
+        Steady(
+            name=f"claim+ack, one at a time, {clients} client{'s' if clients > 1 else ''}",
+            about="a backlog of 100,000",
+            parts=("claim", "ack"),
+            clients=clients,
+            backlog=100_000,
+            figures=COSTS,
+            aims=aims(plain=1.1),
+        )
+        for clients in (1, 8)
+    ),
+    Steady(
+        name="enqueue, 1 client",
+        about="one job a call and transaction; nobody is idle",
+        parts=("enqueue",),
+        clients=1,
+        figures=(RATE, "cpu_us", "notifications"),
+    ),
+    Steady(
+        name="enqueue, 8 clients",
+        about="one job a call and transaction; nobody is idle; a session listens and counts",
+        parts=("enqueue",),
+        clients=8,
+        figures=(RATE, "cpu_us", "notifications"),
+        aims=(*aims(plain=0.9), Aim("notifications", 0, at_most=True)),
+    ),
+    Steady(
+        name="enqueue_many of 100",
+        about="2 sessions",
+        parts=("enqueue_many",),
+        clients=2,
+        n=100,
+        aims=aims(plain=0.8),
+    ),
+    Steady(
+        name="a job's life, batches of 100",
+        about="2 sessions enqueue, claim and ack in turn; a backlog of 1,000",
+        parts=("enqueue_many", "claim", "ack"),
+        clients=2,
+        n=100,
+        backlog=1_000,
+        figures=COSTS,
+        aims=LIFE,
+    ),
+    Steady(
+        name="a job's life, one at a time",
+        about="2 sessions enqueue, claim and ack in turn; a backlog of 1,000",
+        parts=("enqueue", "claim", "ack"),
+        clients=2,
+        backlog=1_000,
+        figures=COSTS,
+        aims=LIFE,
+    ),
+    Steady(
+        name="claim+ack, sustained",
+        about="2 minutes, 2 sessions, batches of 100: enqueue, claim and ack in turn, a backlog of "
+        "100,000; the time of claim and ack alone counts",
+        parts=("enqueue_many", "claim", "ack"),
+        clients=2,
+        n=100,
+        backlog=100_000,
+        seconds=120,
+        figures=("claim_ack_per_second", *COSTS),
+        aims=aims(plain=1.5, figure="claim_ack_per_second"),
+        long=True,
     ),
 )
+
+KEEPS_UP = Aim("input_kept", 0.95)
+
+COURSES = (
+    Course(name="nothing held", about="60 s, for comparison", held="nothing", repeat=1),
+    Course(
+        name="snapshot held",
+        about="60 s, read-only, REPEATABLE READ, from a fresh install on",
+        held="snapshot",
+        aims=(Aim("cycles_kept", 0.8), Aim("jobs_kept", 0.8)),
+    ),
+    Course(
+        name="snapshot held for ten minutes",
+        about="the same for longer",
+        held="snapshot",
+        seconds=600,
+        repeat=1,
+        aims=(Aim("cycles_kept", 0.8), Aim("jobs_kept", 0.8)),
+        long=True,
+    ),
+    Course(
+        name="writer idle in transaction",
+        about="60 s; it wrote into another table",
+        held="writer",
+        aims=(Aim("cycles_kept", 0.6), Aim("jobs_kept", 0.6)),
+    ),
+    Course(
+        name="producer idle in transaction",
+        about="60 s after it enqueued into the same lane; then it commits",
+        held="producer",
+        figures=(
+            "cycles_first",
+            "cycles_last",
+            "claim_ms_first",
+            "claim_ms_last",
+            "backlog_end",
+            "late_seconds",
+        ),
+        aims=(KEEPS_UP, Aim("late_seconds", 3, at_most=True)),
+    ),
+)
+
+FEW = Content("1,000 ready")
+MANY = (
+    Content("1,000,000 ready", ready=1_000_000),
+    Content("1,000,000 due tomorrow", tomorrow=1_000_000),
+    Content("100,000 at infinity", waiting=100_000),
+    Content("20 priorities", priorities=20),
+)
+LOADED, *UNKNOWN = ORDERS
+
+SHAPES = (
+    *(
+        Contents(
+            name=f"content of the queue, batches of {n}",
+            about="2 sessions enqueue, claim and ack in turn, so that each content stays as it is; "
+            "the time of claim and ack alone counts; all but the first hold 1,000 ready jobs too",
+            contents=(FEW, *MANY),
+            n=n,
+            aims=tuple(
+                Aim("claim_ack_per_second", 0.8, contender=one.name, against=FEW.name)
+                for one in MANY
+            ),
+        )
+        for n in (10, 100)
+    ),
+    Statistics(
+        name="bulk load of 300,000",
+        about="2 sessions, batches of 10; no autovacuum, ANALYZE only where named; sessions opened "
+        "before the load have claimed eight times, so that their plans are cached",
+        aims=tuple(
+            Aim(figure, 0.8, contender=order, against=LOADED)
+            for order in UNKNOWN
+            for figure in (RATE, "first_second")
+        ),
+    ),
+)
+
+WAKING = Latency(
+    name="idle consumer, one job",
+    about="enqueue called to job in hand; bare is INSERT with NOTIFY, LISTEN, SELECT; in turn",
+    aims=(Aim("p50_ms", 2, against="bare", at_most=True),),
+)
+
+CROWDS = tuple(
+    Sessions(
+        name=f"100 sessions, batches of {n}",
+        about="claim and ack from one queue; a job claimed twice would end the run",
+        n=n,
+        backlog=backlog,
+        aims=(
+            Aim(RATE, 0.7, contender="100 sessions", against="8 sessions"),
+            Aim("errors", 0, contender="100 sessions", at_most=True),
+            Aim("double_claims", 0, contender="100 sessions", at_most=True),
+        ),
+    )
+    for n, backlog in ((1, 100_000), (10, 400_000))
+)
+
+SCENARIOS: tuple[Scenario, ...] = (*STEADY, *COURSES, *SHAPES, WAKING, *CROWDS)
