@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-sql test-all check sql reference freeze bench format dist clean
+.PHONY: help demo test test-sql test-all stress check sql reference freeze bench format dist clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9%-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ test-sql: $(VENV)/.installed-dev ## run the pgTAP tests alone on PostgreSQL 15 a
 	$(PYTEST) --pg=15 tests/python/test_pgtap.py $(ARGS)
 
 test-all: test test-15 ## run the tests on each server at hand
+
+stress: $(VENV)/.installed-dev ## the random long form of the stress tests: ARGS='--seed 7 --minutes 10'
+	$(BIN)/python -W ignore tests/python/stress_run.py $(ARGS)
 
 check: $(VENV)/.installed-node ## lint, types, freshness of built files, SQL analysis
 	@$(BIN)/python tools/check.py $(ARGS)

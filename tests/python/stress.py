@@ -1,9 +1,7 @@
-"""Producers and claimers that misbehave, and a check that no job was lost, doubled or stranded.
+"""One run of many producers and claimers that misbehave, and what came of it.
 
-Producers keep transactions open, roll them back, wholly or to a savepoint, and use every
-isolation level. Claimers roll back, retry, release. A job is *stranded* if it is ready and yet no
-claim finds it: the fault that a wrong mark causes. The seed fixes what each actor does, not how
-they interleave.
+`Plan` says who takes part, `stress_actors` what they do, `stress_ledger` what is counted. The seed
+fixes the plan and what each actor does, not how they interleave.
 """
 
 from __future__ import annotations
@@ -11,14 +9,22 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import psycopg
 
-QUEUE = "stress"
-OPEN_TOO_LONG = 1.9
-"""Seconds after which a mark passes an open producer, with a margin."""
+from stress_actors import ACTORS, QUEUE, claim_all, rows
+from stress_ledger import Ledger, Stray
+from stress_plants import NO_SWEEP, SLOW_SPOTS
+from test_marks import patch
+
+if TYPE_CHECKING:
+    from servers import Connection
+    from stress_actors import Actor
+
+ISOLATION = ("read committed", "repeatable read", "serializable")
 
 
 @dataclass(frozen=True)
@@ -26,191 +32,170 @@ class Plan:
     """What a run is made of. Times are in seconds."""
 
     seed: int
-    duration: float = 5.0
+    duration: float = 4.0
     producers: int = 6
     claimers: int = 4
+    holders: int = 0
+    """Sessions that hold a snapshot or an idle transaction."""
+    killers: int = 0
+    """Sessions that end or cancel producers and claimers."""
+    sweepers: int = 0
+    renewers: int = 0
+    """Sessions that send heartbeats for what others work on."""
     longest_hold: float = 0.8
+    """A fifth of the producers' transactions stay open up to this long."""
+    produce_isolation: tuple[str, ...] = ("read committed", *ISOLATION)
     claim_isolation: tuple[str, ...] = ("read committed",)
     claim_rollback: float = 0.15
-    patience: float = 0.8
+    retry: float = 0.1
+    release: float = 0.1
+    work: float = 0.1
+    """Half of the batches take up to this long."""
+    abandon: float = 0.0
+    """How often a claimer forgets its leases."""
+    visibility_timeout: float = 600.0
+    max_attempts: int = 1_000_000
     priorities: tuple[int, ...] = (0, 0, 0, 7)
+    sweeps: bool = True
+    """Without, what a mark has passed wrongly is never found: the faults show."""
+    slow_spots: bool = False
+    """Pauses inside the engine, where a race would have to happen."""
+    patience: float = 30.0
+    """How long the jobs that are left may take to come, once all is quiet."""
+    stop_at_fault: bool = False
 
+    @classmethod
+    def drawn(cls, seed: int, duration: float) -> Plan:
+        """A plan that a seed chooses."""
+        rng = random.Random(f"plan/{seed}")
+        sweeps = rng.random() < 0.4
+        plan = cls(
+            seed,
+            duration=duration,
+            producers=rng.randint(2, 14),
+            claimers=rng.randint(1, 12),
+            holders=rng.choice([0, 0, 1, 3]),
+            killers=rng.choice([0, 0, 1]),
+            renewers=rng.choice([0, 1, 3]),
+            longest_hold=rng.choice([0.05, 0.3, 0.8, 1.5]),
+            produce_isolation=rng.choice([ISOLATION[:1], ISOLATION]),
+            claim_isolation=rng.choice([ISOLATION[:1], ISOLATION[:2], ISOLATION]),
+            claim_rollback=rng.choice([0, 0.15, 0.4]),
+            retry=rng.choice([0, 0.1, 0.3]),
+            release=rng.choice([0, 0.1, 0.3]),
+            work=rng.choice([0, 0.1, 0.5]),
+            priorities=rng.choice([(0,), (0, 0, 0, 7), tuple(range(-3, 8))]),
+            sweeps=sweeps,
+            slow_spots=rng.random() < 0.5,
+        )
+        if not sweeps:
+            return plan
+        return replace(
+            plan,
+            longest_hold=rng.choice([plan.longest_hold, 4.0]),
+            sweepers=rng.choice([0, 0, 1]),
+            abandon=rng.choice([0, 0.1, 0.3]),
+            visibility_timeout=rng.choice([0.2, 0.5, 600.0]),
+            max_attempts=rng.choice([3, 1_000_000]),
+        )
 
-@dataclass
-class Outcome:
-    """What came of it; `stranded` holds the ids of jobs that are ready but cannot be claimed."""
-
-    committed: set[int] = field(default_factory=set)
-    acked: set[int] = field(default_factory=set)
-    claims: Counter[tuple[int, int]] = field(default_factory=Counter)
-    claimed_after_ack: int = 0
-    stranded: set[int] = field(default_factory=set)
-    left: set[int] = field(default_factory=set)
-    slow: set[int] = field(default_factory=set)
-    """Of producers that were open too long: marks may pass these, for sweeps to find."""
-
-    @property
-    def lost(self) -> set[int]:
-        return self.committed - self.acked - self.left
-
-    @property
-    def unexpected(self) -> set[int]:
-        return (self.acked | self.left) - self.committed
-
-    @property
-    def doubled(self) -> list[tuple[int, int]]:
-        return [lease for lease, times in self.claims.items() if times > 1]
-
-    def faults(self) -> dict[str, int]:
-        return {
-            "lost": len(self.lost),
-            "unexpected": len(self.unexpected),
-            "doubled": len(self.doubled) + self.claimed_after_ack,
-            "stranded": len(self.stranded - self.slow),
-        }
+    def __str__(self) -> str:
+        """What differs from the usual."""
+        usual = Plan(self.seed)
+        told = (f"{k}={v}" for k, v in vars(self).items() if v != getattr(usual, k))
+        return f"seed={self.seed} " + " ".join(told)
 
 
 class Stress:
-    """One run of a plan against a database with the schema."""
+    """A run of a plan against a fresh database with the schema."""
 
-    def __init__(self, dsn: str, plan: Plan) -> None:
+    def __init__(self, dsn: str, plan: Plan, *faults: tuple[str, str, str]) -> None:
         self.dsn = dsn
         self.plan = plan
-        self.outcome = Outcome()
-        self._lock = threading.Lock()
-        self._producing = threading.Event()
+        self.faults = faults
+        self.ledger = Ledger()
+        self._going = threading.Event()
         self._failures: list[BaseException] = []
 
-    def run(self) -> Outcome:
-        """Runs to the end: producers stop, claimers claim until nothing more comes."""
+    def run(self) -> Ledger:
+        """To the end: the actors stop, and one last claimer takes all that can be had."""
         with psycopg.connect(self.dsn, autocommit=True) as conn:
-            conn.execute(
-                "select pgq_sql.create_queue(%s, visibility_timeout => '10 min',"
-                " max_attempts => 1000000, retry_delay => '0')",
-                [QUEUE],
-            )
-        self._producing.set()
-        producers = self._start(self.plan.producers, self._produce)
-        claimers = self._start(self.plan.claimers, self._claim)
-        time.sleep(self.plan.duration)
-        self._producing.clear()
-        for thread in producers + claimers:
-            thread.join()
-        if self._failures:
-            raise self._failures[0]
-        with psycopg.connect(self.dsn, autocommit=True) as conn:
-            for job_id, ready in conn.execute(
-                "select id, lease_until is null and run_at <= clock_timestamp() from pgq_sql.job"
-            ):
-                (self.outcome.stranded if ready else self.outcome.left).add(job_id)
-        self.outcome.left |= self.outcome.stranded
-        return self.outcome
+            self._prepare(conn)
+            self._act()
+            if self._failures:
+                raise self._failures[0]
+            claim_all(self, conn, random.Random(self.plan.seed))
+            self._look_at_what_is_left(conn)
+        return self.ledger
 
-    def _start(self, count: int, target: object) -> list[threading.Thread]:
-        def guarded(number: int) -> None:
-            try:
-                target(random.Random(f"{self.plan.seed}/{target}/{number}"))  # type: ignore[operator]
-            except BaseException as error:
-                self._failures.append(error)
-                self._producing.clear()
+    def _prepare(self, conn: Connection) -> None:
+        conn.execute(
+            "select pgq_sql.create_queue(%s, max_attempts => %s, retry_delay => '0',"
+            " visibility_timeout => make_interval(secs => %s))",
+            [QUEUE, self.plan.max_attempts, self.plan.visibility_timeout],
+        )
+        # Faults first: a pause may stand where a fault has its place.
+        changes = [*self.faults]
+        if not self.plan.sweeps:
+            changes.append(NO_SWEEP)
+        if self.plan.slow_spots:
+            changes += SLOW_SPOTS
+        for change in changes:
+            patch(conn, *change)
 
-        threads = [threading.Thread(target=guarded, args=(n,)) for n in range(count)]
+    def _act(self) -> None:
+        self._going.set()
+        counts = {
+            "producer": self.plan.producers,
+            "claimer": self.plan.claimers,
+            "holder": self.plan.holders,
+            "killer": self.plan.killers,
+            "renewer": self.plan.renewers,
+            "sweeper": self.plan.sweepers,
+            "watcher": 1,
+        }
+        threads = [
+            threading.Thread(target=partial(self._guard, kind, number))
+            for kind, count in counts.items()
+            for number in range(count)
+        ]
         for thread in threads:
             thread.start()
-        return threads
+        ends = time.monotonic() + self.plan.duration
+        while self._going.is_set() and time.monotonic() < ends:
+            if self.plan.stop_at_fault and self.ledger.faulty():
+                break
+            time.sleep(0.1)
+        self._going.clear()
+        for thread in threads:
+            thread.join()
 
-    def _produce(self, rng: random.Random) -> None:
-        with psycopg.connect(self.dsn, autocommit=True) as conn:
-            while self._producing.is_set():
-                isolation = rng.choice(["read committed"] * 3 + ["repeatable read", "serializable"])
-                conn.execute(f"begin isolation level {isolation}".encode())
-                began = time.monotonic()
-                try:
-                    ids = self._transaction(conn, rng)
-                    give_up = rng.random() < 0.15
-                    conn.execute("rollback" if give_up else "commit")
-                except psycopg.errors.SerializationFailure:
-                    conn.execute("rollback")
-                    continue
-                if not give_up:
-                    with self._lock:
-                        self.outcome.committed.update(ids)
-                        if time.monotonic() - began > OPEN_TOO_LONG:
-                            self.outcome.slow.update(ids)
-
-    def _transaction(self, conn: psycopg.Connection, rng: random.Random) -> list[int]:
-        ids: list[int] = []
-        for _ in range(rng.randint(1, 4)):
-            if rng.random() < 0.2:
-                conn.execute("savepoint s")
-                self._enqueue(conn, rng)
-                conn.execute("rollback to savepoint s")
-            ids += self._enqueue(conn, rng)
-            if rng.random() < 0.3:
-                time.sleep(rng.uniform(0, 0.15))
-        if rng.random() < 0.2:
-            time.sleep(rng.uniform(0, self.plan.longest_hold))
-        return ids
-
-    def _enqueue(self, conn: psycopg.Connection, rng: random.Random) -> list[int]:
-        priority = rng.choice(self.plan.priorities)
-        delay = rng.choice([None, None, "0", "30 ms", "200 ms"])
-        if rng.random() < 0.7:
-            rows = conn.execute(
-                "select job_id from pgq_sql.enqueue(%s, '{}', priority => %s, delay => %s)",
-                [QUEUE, priority, delay],
-            )
-        else:
-            n = rng.randint(1, 5)
-            rows = conn.execute(
-                "select job_id from pgq_sql.enqueue_many(%s, array_fill('{}'::jsonb, array[%s]),"
-                " priorities => %s::int[], delays => %s::interval[])",
-                [QUEUE, n, [rng.choice(self.plan.priorities) for _ in range(n)], [delay] * n],
-            )
-        return [job_id for (job_id,) in rows]
-
-    def _claim(self, rng: random.Random) -> None:
-        last_found = time.monotonic()
-        with psycopg.connect(self.dsn, autocommit=True) as conn:
-            while time.monotonic() < last_found + self.plan.patience:
-                if self._claim_once(conn, rng) or self._producing.is_set():
-                    last_found = time.monotonic()
-                else:
-                    time.sleep(0.02)
-
-    def _claim_once(self, conn: psycopg.Connection, rng: random.Random) -> bool:
-        isolation = rng.choice(self.plan.claim_isolation)
-        conn.execute(f"begin isolation level {isolation}".encode())
+    def _guard(self, kind: str, number: int) -> None:
+        rng = random.Random(f"{self.plan.seed}/{kind}/{number}")
+        actor: Actor = ACTORS[kind]
         try:
-            if isolation != "read committed":
-                conn.execute("select")  # the snapshot is taken here
-                time.sleep(rng.uniform(0, 0.3))
-            leases = conn.execute(
-                "select job_id, token from pgq_sql.claim(%s, 'stress', %s)",
-                [QUEUE, rng.randint(1, 20)],
-            ).fetchall()
-            if rng.random() < 0.4:
-                time.sleep(rng.uniform(0, 0.1))
-            give_up = rng.random() < self.plan.claim_rollback
-            conn.execute("rollback" if give_up else "commit")
-        except psycopg.errors.SerializationFailure:
-            conn.execute("rollback")
-            return True
-        if leases and not give_up:
-            self._settle(conn, rng, leases)
-        return bool(leases)
+            actor(self, rng)
+        except BaseException as error:
+            error.add_note(f"in {kind} {number}")
+            self._failures.append(error)
+            self._going.clear()
 
-    def _settle(
-        self, conn: psycopg.Connection, rng: random.Random, leases: list[tuple[int, int]]
-    ) -> None:
-        with self._lock:
-            self.outcome.claims.update(leases)
-            self.outcome.claimed_after_ack += sum(i in self.outcome.acked for i, _ in leases)
-        verb = rng.choices(["ack_many", "retry_many", "release_many"], [8, 1, 1])[0]
-        answers = conn.execute(
-            f"select job_id, outcome from pgq_sql.{verb}(%s, %s)".encode(),
-            [[i for i, _ in leases], [t for _, t in leases]],
-        ).fetchall()
-        if verb == "ack_many":
-            with self._lock:
-                self.outcome.acked.update(i for i, outcome in answers if outcome == "acked")
+    def going(self) -> bool:
+        return self._going.is_set()
+
+    def connect(self, kind: str) -> Connection:
+        return psycopg.connect(self.dsn, autocommit=True, application_name=f"stress {kind}")
+
+    def _look_at_what_is_left(self, conn: Connection) -> None:
+        ledger = self.ledger
+        query = (
+            "select id, lease_until > clock_timestamp(), token, enqueued_at, run_at"
+            " from pgq_sql.job"
+        )
+        for job_id, running, token, enqueued_at, run_at in rows(conn, query):
+            ledger.left.add(job_id)
+            if not running:
+                stamp = enqueued_at if token == 0 else run_at
+                stray = Stray(job_id, stamp, run_at, token, excusable=not self.plan.sweeps)
+                ledger.strays.setdefault(job_id, stray)
+        ledger.dead = {i for (i,) in rows(conn, "select id from pgq_sql.dead_job")}
