@@ -52,7 +52,10 @@ class Sessions(Scenario):
             raise RuntimeError("the backlog ran out")
         return Run(
             {
-                "jobs_per_second": statistics.fmean(done.per_second[warming:])
+                # A very short run tells no seconds.
+                "jobs_per_second": statistics.fmean(
+                    done.per_second[warming:] or [done.transactions / done.seconds]
+                )
                 * ((backlog - left) / done.transactions),
                 # Otherwise pgbench has failed; every job is acked or was never claimed.
                 "errors": 0,

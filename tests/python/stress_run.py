@@ -72,6 +72,7 @@ def one(server: Server, template: str, plan: Plan, options: argparse.Namespace) 
         explain(ledger)
         told = f"--seed {plan.seed} --seconds {plan.duration:g} --runs 1"
         told += f" --load {options.load}" if options.load else ""
+        told += f" --pg {options.pg}" if options.pg else ""
         told += f" --plant '{options.plant}'" if options.plant else ""
         print(f'again: make stress ARGS="{told}"')
     return good
@@ -89,7 +90,9 @@ def explain(ledger: Ledger, most: int = 10) -> None:
     for job_id in sorted(ledger.stranded)[:most]:
         stray = ledger.strays[job_id]
         commit = ledger.visible_by.get((job_id, stray.token))
-        print(f"  stranded: {stray}, committed before {commit}")
+        times = {"run at": stray.run_at, "seen": stray.seen_at, "committed before": commit}
+        told = ", ".join(f"{name} {time:%H:%M:%S.%f}" for name, time in times.items() if time)
+        print(f"  stranded: {job_id}, token {stray.token}, placed {stray.stamp}, {told}")
 
 
 @contextmanager

@@ -246,6 +246,28 @@ def test_only_idle_consumers_are_notified(queue: Connection, connect: Connect) -
     assert notified(listener, produce()) == 0
 
 
+def test_a_batch_of_acks_locks_in_id_order_whatever_its_own(
+    queue: Connection, connect: Connect, conn: Connection
+) -> None:
+    """Two sessions with the same jobs, in different orders, wait for each other once at most."""
+    scalar(
+        queue, "select count(*) from pgq_sql.enqueue_many('q', array_fill('1'::jsonb, array[9]))"
+    )
+    rows = queue.execute("select job_id, token from pgq_sql.claim('q', 'w', 9)").fetchall()
+    ids, tokens = [[row[i] for row in rows] for i in (0, 1)]
+    holder, acker = connect(autocommit=False), connect()
+    holder.execute("select * from pgq_sql.heartbeat(%s, %s)", [ids[0], tokens[0]])
+    muddle = [[*ids[5:], *ids[:5]], [*tokens[5:], *tokens[:5]]]
+    ack = "select count(*) filter (where outcome = 'acked') from pgq_sql.ack_many(%s, %s)"
+    call = Call(acker, ack, *muddle)
+    wait_for_lock(conn, acker.info.backend_pid)
+    # It has locked none of the later jobs while it waits for the first.
+    holder.execute("set local lock_timeout = '1s'")
+    holder.execute("select * from pgq_sql.heartbeat_many(%s, %s)", [ids, tokens])
+    holder.commit()
+    assert call.end() == 9
+
+
 def test_a_dead_worker_s_job_comes_with_the_first_claim_after_its_lease(
     queue: Connection, conn: Connection
 ) -> None:

@@ -25,8 +25,11 @@ PLANS: dict[str, Plan] = {
     "marks alone": ALONE,
     "old snapshots": replace(ALONE, claim_isolation=ISOLATION, holders=1),
     "slow spots": MANY_CLOSE_TOGETHER,
+    "heartbeats while others settle": Plan(
+        1, duration=2, renewers=6, work=0.02, longest_hold=0.05, priorities=tuple(range(8))
+    ),
     "sweeps, kills, late producers": replace(
-        SWEPT, killers=1, holders=1, sweepers=1, renewers=1, longest_hold=4.0, max_attempts=3
+        SWEPT, killers=1, holders=1, sweepers=1, longest_hold=4.0, max_attempts=3
     ),
 }
 # Under these the faults show soon, and an engine without them shows nothing.
@@ -36,7 +39,7 @@ CATCHERS: dict[str, Plan] = {
     "old snapshots write marks": replace(ALONE, claim_isolation=("repeatable read",)),
     "the bound is the newest finished transaction": ALONE,
     "open producers are ignored": ALONE,
-    "a tail passes open producers": replace(SWEPT, longest_hold=4.0),
+    "a tail passes open producers": replace(SWEPT, duration=6, longest_hold=4.0),
     "claims take what runs": replace(ALONE, retry=0, release=0),
     "an expired lease is dropped": SWEPT,
 }
