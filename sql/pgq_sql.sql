@@ -2091,11 +2091,9 @@ comment on function claim is
 -- Raises: 22023 for arrays with nulls or of unequal length.
 -- Notes:  The delete judges and removes in one step: locking the rows first cost a second WAL
 --         record a job. It follows a row that was extended meanwhile to its newest version.
---         `where id = any (ids)` can only be a probe of the primary key, which visits ids in
---         ascending order; a join with unnest(job_ids, tokens) may turn into a scan of the table,
---         and once ran at 98 instead of 900 calls a second. The token of a job is found by binary
---         search in C, in sorted ids; mostly they come sorted. One statement locks them all: two of
---         them, for what the first has missed, would lock out of order and deadlock with others.
+--         _in_id_order says why it is `id = any (ids)` and width_bucket; here ids are sorted only
+--         if they do not come so, as they mostly do. One statement locks them all: a second one,
+--         for what the first has missed, would lock out of order and deadlock with heartbeats.
 --         What is left after it is stale, or named twice, and is settled one by one.
 create or replace function ack_many(job_ids bigint[], tokens bigint[])
 returns table (ordinal bigint, job_id bigint, outcome text)
