@@ -165,12 +165,13 @@ def migrate(
 
 def installed(conn: psycopg.Connection[Any], schema: str = SCHEMA) -> str:
     """The release that a database is at, by its ledger; changes nothing."""
-    there = "select to_regclass(format('%%I.alembic_version', %s::text)) is not null"
-    if not _value(conn.execute(there, [schema])):
-        return BASE
     ledger = sql.SQL("select string_agg(version_num, ', ' order by version_num) from {}")
-    query = ledger.format(sql.Identifier(schema, "alembic_version"))
-    return _value(conn.execute(query)) or BASE
+    query = ledger.format(sql.Identifier(_named(schema), "alembic_version"))
+    # Asking first whether it is there would be no answer: it may be dropped in between.
+    gone = suppress(psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
+    with gone, conn.transaction():
+        return _value(conn.execute(query)) or BASE
+    return BASE
 
 
 def connect(dsn: str | None = None) -> psycopg.Connection[tuple[Any, ...]]:
@@ -223,11 +224,15 @@ def stamp(start: str, end: str) -> str:
     return f"update alembic_version set version_num = '{end}' where version_num = '{start}';"
 
 
-def _literal(schema: str) -> str:
+def _named(schema: str) -> str:
     if not schema or "\0" in schema:
         raise InstallError("the schema name is empty or has a NUL in it", hint="Choose another.")
+    return schema
+
+
+def _literal(schema: str) -> str:
     # E'…' means the same whatever standard_conforming_strings says.
-    quoted = schema.replace("\\", "\\\\").replace("'", "''")
+    quoted = _named(schema).replace("\\", "\\\\").replace("'", "''")
     return f"E'{quoted}'" if "\\" in schema else f"'{quoted}'"
 
 

@@ -13,7 +13,7 @@ import pytest
 import catalog
 from conftest import dbname_of
 from pgq_sql import VersionMismatch, _install, _releases
-from servers import SINGLE_FILE, Server, wait_until
+from servers import SINGLE_FILE, Server, wait_for_lock, wait_until
 from ways import NEWEST, Done, alembic, application, pgq, psql
 
 Connection = psycopg.Connection[Any]
@@ -217,6 +217,19 @@ def test_twenty_threads_at_once(empty_database: str) -> None:
     assert down.count(_install.Change("base", "base")) == 19
     with psycopg.connect(empty_database) as conn:
         assert catalog.leftovers(conn) == {}
+
+
+def test_looking_while_the_schema_is_removed(database: str) -> None:
+    """The ledger is there when the query begins and gone when its lock is granted."""
+    with psycopg.connect(database) as removing, psycopg.connect(database) as looking:
+        for statement in _install.script("pgq_sql", NEWEST, "base"):
+            removing.execute(statement.encode())
+        with ThreadPoolExecutor(1) as thread:
+            found = thread.submit(_install.installed, looking)
+            wait_for_lock(removing, looking.info.backend_pid)
+            removing.commit()
+            assert found.result() == "base"
+        assert looking.execute("select 1").fetchone() == (1,)
 
 
 def test_a_ledger_with_two_entries(database: str, conn: Connection) -> None:
