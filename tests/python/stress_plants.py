@@ -41,10 +41,10 @@ FAULTS: dict[str, list[Change]] = {
     "the clock is read before the slot's lock": [
         (
             "_announce",
-            "    clock := _now();\n    exit when _slot_key(clock) = slot_key;",
+            "    clock := _now();\n    exit when _slot(clock) = slot;",
             "    exit;",
         ),
-        ("enqueue", "where _slot_key(s.clock) = _slot_key(now())", ""),
+        ("enqueue", "where _slot(s.clock) = _slot(current_timestamp)", ""),
     ],
     "the mark is taken from jobs that can be locked": [
         (
@@ -61,13 +61,13 @@ FAULTS: dict[str, list[Change]] = {
     "the bound is the newest finished transaction": [
         (
             "_settled",
-            "  if pg_try_advisory_lock(lane_key, -1)",
+            "  if pg_try_advisory_lock(lane_key)",
             "  return greatest(since, least(over, (\n"
             "    select max(j.enqueued_at) from job j\n"
             "    where j.lane_id = _settled.lane_id\n"
             "      and j.xmin::text::bigint"
             " < pg_snapshot_xmax(pg_current_snapshot())::text::bigint)));\n"
-            "  if pg_try_advisory_lock(lane_key, -1)",
+            "  if pg_try_advisory_lock(lane_key)",
         ),
     ],
     "open producers are ignored": [

@@ -171,13 +171,13 @@ FAULTS: dict[str, tuple[Scenario, tuple[str, str, str]]] = {
     ),
     "the clock is read before the lock": (
         producer_slow_to_lock,
-        ("enqueue", "where _slot_key(s.clock) = _slot_key(now())", ""),
+        ("enqueue", "where _slot(s.clock) = _slot(current_timestamp)", ""),
     ),
     "the clock is not read again under the lock": (
         producer_with_options_slow_to_lock,
         (
             "_announce",
-            "    clock := _now();\n    exit when _slot_key(clock) = slot_key;",
+            "    clock := _now();\n    exit when _slot(clock) = slot;",
             "    exit;",
         ),
     ),

@@ -46,6 +46,7 @@ drop function _advance_marks;
 drop function _settled;
 drop function _announce;
 drop function _slot_key;
+drop function _slot;
 drop function _lane_key;
 drop function _check_items;
 drop function _check_batch;

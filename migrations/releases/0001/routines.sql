@@ -461,41 +461,51 @@ comment on function _check_items is
   'Refuses item arrays with nulls, of unequal length or not counted from 1 (22023); `others` are '
   'the _dims of further arrays, null for those not given. Private.';
 
--- _lane_key: the first key of a lane's advisory locks.
+-- _lane_key: the key of the advisory lock that every open producer of a lane holds.
 --
 -- Locks:  none.
 -- Raises: nothing.
--- Notes:  Hashed with the oid of this schema's own table, so that neither another installation nor
---         an application's own locks meet them. Two lanes with one key are harmless: a producer of
---         one then holds back the marks of both.
+-- Notes:  Made from the oid of this schema's own table, so that neither another installation nor
+--         an application's own locks meet it. Two locks with one key are harmless: a producer of
+--         one lane then holds back the marks of both.
 create or replace function _lane_key(lane_id bigint)
-returns integer
+returns bigint
 language sql
 stable
-return hashint8(lane_id # ('lane'::regclass::bigint << 31));
+return lane_id # ('lane'::regclass::bigint << 31);
 
-comment on function _lane_key is 'First key of a lane''s advisory locks. Private.';
+comment on function _lane_key is 'Key of the lock of a lane''s open producers. Private.';
 
--- _slot_key: the second key of a lane's advisory locks: which 100 ms an instant falls into.
+-- _slot: the beginning of the 100 ms slot that an instant falls into.
 --
 -- Locks:  none.
 -- Raises: nothing.
--- Notes:  Never negative, so it does not meet -1, the key that every open producer of a lane holds.
-create or replace function _slot_key(instant timestamptz)
-returns integer
+create or replace function _slot(instant timestamptz)
+returns timestamptz
+language sql
+immutable
+return date_bin('100 ms', instant, timestamptz '2000-01-01 00:00:00+00');
+
+comment on function _slot is 'Beginning of the 100 ms slot of an instant. Private.';
+
+-- _slot_key: the key of the advisory lock on (lane, slot) that a producer holds who began in it.
+--
+-- Locks:  none.
+-- Raises: nothing.
+create or replace function _slot_key(lane_id bigint, instant timestamptz)
+returns bigint
 language sql
 stable
-return (round(date_part('epoch',
-  date_bin('100 ms', instant, timestamptz '2000-01-01 00:00:00+00')) * 10)::bigint
-  & 2147483647)::integer;
+return hashfloat8extended(date_part('epoch', _slot(instant)), _lane_key(lane_id));
 
-comment on function _slot_key is 'Key of the 100 ms slot of an instant. Private.';
+comment on function _slot_key is
+  'Key of the lock of those who became producers of a lane in the slot of an instant. Private.';
 
 -- _announce: makes this transaction known as a producer of a lane, and answers a clock reading that
 -- is a safe run_at there.
 --
--- Locks:  two shared advisory locks, held until the transaction ends: (lane, -1), taken by every
---         open producer of the lane, and (lane, slot), the 100 ms in which this one began.
+-- Locks:  two shared advisory locks, held until the transaction ends: one on the lane, which every
+--         open producer of it holds, and one on (lane, slot), the 100 ms in which this one began.
 --         Producers never wait for each other.
 -- Raises: nothing.
 -- Notes:  Commit order is not run_at order. A job of a transaction that is still open may lie below
@@ -513,22 +523,22 @@ volatile
 set search_path from current
 as $$
 declare
-  lane_key constant integer := _lane_key(lane_id);
+  lane_key constant bigint := _lane_key(lane_id);
   known constant text := current_setting('pgq_sql.lanes', true);
   clock timestamptz := _now();
-  slot_key integer;
+  slot timestamptz;
 begin
   if known like '%,' || lane_key || ',%' then
     return clock;
   end if;
   loop
-    slot_key := _slot_key(clock);
+    slot := _slot(clock);
     perform
-      pg_advisory_xact_lock_shared(lane_key, -1),
-      pg_advisory_xact_lock_shared(lane_key, slot_key),
+      pg_advisory_xact_lock_shared(lane_key),
+      pg_advisory_xact_lock_shared(_slot_key(lane_id, slot)),
       set_config('pgq_sql.lanes', concat(known, ',', lane_key, ','), true);
     clock := _now();
-    exit when _slot_key(clock) = slot_key;
+    exit when _slot(clock) = slot;
   end loop;
   return clock;
 end
@@ -557,18 +567,17 @@ volatile
 set search_path from current
 as $$
 declare
-  lane_key constant integer := _lane_key(lane_id);
-  over constant timestamptz := date_bin('100 ms', _now(), '2000-01-01 00:00:00+00');
-  slot timestamptz := date_bin(
-    '100 ms', greatest(since, timestamptz '1970-01-01'), '2000-01-01 00:00:00+00');
+  lane_key constant bigint := _lane_key(lane_id);
+  over constant timestamptz := _slot(_now());
+  slot timestamptz := _slot(greatest(since, timestamptz '1970-01-01'));
 begin
-  if pg_try_advisory_lock(lane_key, -1) and pg_advisory_unlock(lane_key, -1) then
+  if pg_try_advisory_lock(lane_key) and pg_advisory_unlock(lane_key) then
     return greatest(since, over);
   end if;
   for i in 1..6000 loop
     exit when slot >= over;
-    exit when not (pg_try_advisory_lock(lane_key, _slot_key(slot))
-      and pg_advisory_unlock(lane_key, _slot_key(slot)));
+    exit when not (pg_try_advisory_lock(_slot_key(lane_id, slot))
+      and pg_advisory_unlock(_slot_key(lane_id, slot)));
     slot := slot + interval '100 ms';
   end loop;
   return greatest(since, slot);
@@ -676,17 +685,18 @@ return format('pgq_%s_%s', 'queue'::regclass::oid::bigint, queue_id);
 
 comment on function _channel is 'Notification channel of a queue: pgq_<oid>_<queue id>. Private.';
 
--- _idle_key: the first key of the queues' idle locks (wait_begin); the second is the queue's id.
+-- _idle_key: the key of a queue's idle lock (wait_begin).
 --
 -- Locks:  none.
 -- Raises: nothing.
-create or replace function _idle_key()
-returns integer
+-- Notes:  Made from the oid of this schema's own table, as _lane_key.
+create or replace function _idle_key(queue_id bigint)
+returns bigint
 language sql
 stable
-return hashint8('queue'::regclass::bigint);
+return queue_id # ('queue'::regclass::bigint << 31);
 
-comment on function _idle_key is 'First key of the queues'' idle locks. Private.';
+comment on function _idle_key is 'Key of a queue''s idle lock. Private.';
 
 -- _nobody_waits: whether no consumer of the queue is idle, as far as can be seen from here.
 --
@@ -698,8 +708,7 @@ create or replace function _nobody_waits(queue_id bigint)
 returns boolean
 language sql
 volatile
-return pg_try_advisory_lock(_idle_key(), (queue_id & 2147483647)::integer)
-  and pg_advisory_unlock(_idle_key(), (queue_id & 2147483647)::integer);
+return pg_try_advisory_lock(_idle_key(queue_id)) and pg_advisory_unlock(_idle_key(queue_id));
 
 comment on function _nobody_waits is
   'Whether certainly no consumer of the queue is idle. Private.';
@@ -720,13 +729,11 @@ language plpgsql
 volatile
 set search_path from current
 as $$
-declare
-  queue_key constant integer := (queue_id & 2147483647)::integer;
 begin
   for i in 1..3 loop
     if _nobody_waits(queue_id)
-      or not (pg_try_advisory_lock_shared(_idle_key(), queue_key)
-        and pg_advisory_unlock_shared(_idle_key(), queue_key))
+      or not (pg_try_advisory_lock_shared(_idle_key(queue_id))
+        and pg_advisory_unlock_shared(_idle_key(queue_id)))
     then
       return;
     end if;
@@ -1253,8 +1260,7 @@ begin
         and (m.tail, m.tail_id) < (m.head, m.head_id)
         and not m.sweep_at between clock and clock + interval '1 hour'))
     and pg_try_advisory_xact_lock(
-      hashint8(queue_id # ('mark'::regclass::bigint << 31)),
-      (floor(until)::bigint & 2147483647)::integer)
+      hashfloat8extended(floor(until), queue_id # ('mark'::regclass::bigint << 31)))
   then
     perform _sweep_queue(queue_id, 1000);
   end if;
@@ -1380,8 +1386,8 @@ set search_path from current
 as $$
 #variable_conflict use_variable
 declare
+  lane bigint;
   nobody_waits boolean;
-  queue_id bigint;
 begin
   if priority = 0
     and options = '{}'
@@ -1396,25 +1402,25 @@ begin
       where q.name = enqueue.queue
         and q.current
         and octet_length(payload::text) <= q.max_payload
-        and pg_try_advisory_xact_lock_shared(_lane_key((q.id << 16) + 32768), -1)
-        and pg_try_advisory_xact_lock_shared(_lane_key((q.id << 16) + 32768), _slot_key(now()))
+        and pg_try_advisory_xact_lock_shared(_lane_key((q.id << 16) + 32768))
+        and pg_try_advisory_xact_lock_shared(
+          _slot_key((q.id << 16) + 32768, current_timestamp))
       offset 0
     ) s
-    where _slot_key(s.clock) = _slot_key(now())
-    returning id, 'inserted', _nobody_waits(lane_id >> 16), lane_id >> 16
-    into job_id, outcome, nobody_waits, queue_id;
+    where _slot(s.clock) = _slot(current_timestamp)
+    returning id, 'inserted', lane_id, _nobody_waits(lane_id >> 16)
+    into job_id, outcome, lane, nobody_waits;
     if nobody_waits then
       return;
     end if;
-    if queue_id is not null then
-      perform _wake(queue_id);
+    if lane is not null then
+      perform _wake(lane >> 16);
       return;
     end if;
   end if;
 
   declare
     target constant queue := _find_queue(queue);
-    lane bigint;
     clock timestamptz;
   begin
     priority := coalesce(priority, 0);
@@ -2222,8 +2228,7 @@ as $$
 declare
   target constant queue := _find_queue(queue);
 begin
-  perform pg_advisory_lock_shared(
-    _idle_key(), (target.id & 2147483647)::integer);
+  perform pg_advisory_lock_shared(_idle_key(target.id));
   return _channel(target.id);
 end
 $$;
@@ -2248,8 +2253,7 @@ as $$
 declare
   target constant queue := _find_queue(queue);
 begin
-  if not pg_advisory_unlock_shared(
-    _idle_key(), (target.id & 2147483647)::integer) then
+  if not pg_advisory_unlock_shared(_idle_key(target.id)) then
     raise exception 'this session does not wait on the queue'
       using errcode = 'JQ004',
         detail = format('queue "%s"', queue),

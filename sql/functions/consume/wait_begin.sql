@@ -18,8 +18,7 @@ as $$
 declare
   target constant queue := _find_queue(queue);
 begin
-  perform pg_advisory_lock_shared(
-    _idle_key(), (target.id & 2147483647)::integer);
+  perform pg_advisory_lock_shared(_idle_key(target.id));
   return _channel(target.id);
 end
 $$;

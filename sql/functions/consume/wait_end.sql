@@ -13,8 +13,7 @@ as $$
 declare
   target constant queue := _find_queue(queue);
 begin
-  if not pg_advisory_unlock_shared(
-    _idle_key(), (target.id & 2147483647)::integer) then
+  if not pg_advisory_unlock_shared(_idle_key(target.id)) then
     raise exception 'this session does not wait on the queue'
       using errcode = 'JQ004',
         detail = format('queue "%s"', queue),

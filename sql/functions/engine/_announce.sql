@@ -1,8 +1,8 @@
 -- _announce: makes this transaction known as a producer of a lane, and answers a clock reading that
 -- is a safe run_at there.
 --
--- Locks:  two shared advisory locks, held until the transaction ends: (lane, -1), taken by every
---         open producer of the lane, and (lane, slot), the 100 ms in which this one began.
+-- Locks:  two shared advisory locks, held until the transaction ends: one on the lane, which every
+--         open producer of it holds, and one on (lane, slot), the 100 ms in which this one began.
 --         Producers never wait for each other.
 -- Raises: nothing.
 -- Notes:  Commit order is not run_at order. A job of a transaction that is still open may lie below
@@ -20,22 +20,22 @@ volatile
 set search_path from current
 as $$
 declare
-  lane_key constant integer := _lane_key(lane_id);
+  lane_key constant bigint := _lane_key(lane_id);
   known constant text := current_setting('pgq_sql.lanes', true);
   clock timestamptz := _now();
-  slot_key integer;
+  slot timestamptz;
 begin
   if known like '%,' || lane_key || ',%' then
     return clock;
   end if;
   loop
-    slot_key := _slot_key(clock);
+    slot := _slot(clock);
     perform
-      pg_advisory_xact_lock_shared(lane_key, -1),
-      pg_advisory_xact_lock_shared(lane_key, slot_key),
+      pg_advisory_xact_lock_shared(lane_key),
+      pg_advisory_xact_lock_shared(_slot_key(lane_id, slot)),
       set_config('pgq_sql.lanes', concat(known, ',', lane_key, ','), true);
     clock := _now();
-    exit when _slot_key(clock) = slot_key;
+    exit when _slot(clock) = slot;
   end loop;
   return clock;
 end

@@ -1,11 +1,12 @@
--- _idle_key: the first key of the queues' idle locks (wait_begin); the second is the queue's id.
+-- _idle_key: the key of a queue's idle lock (wait_begin).
 --
 -- Locks:  none.
 -- Raises: nothing.
-create or replace function _idle_key()
-returns integer
+-- Notes:  Made from the oid of this schema's own table, as _lane_key.
+create or replace function _idle_key(queue_id bigint)
+returns bigint
 language sql
 stable
-return hashint8('queue'::regclass::bigint);
+return queue_id # ('queue'::regclass::bigint << 31);
 
-comment on function _idle_key is 'First key of the queues'' idle locks. Private.';
+comment on function _idle_key is 'Key of a queue''s idle lock. Private.';

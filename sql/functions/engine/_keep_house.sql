@@ -42,8 +42,7 @@ begin
         and (m.tail, m.tail_id) < (m.head, m.head_id)
         and not m.sweep_at between clock and clock + interval '1 hour'))
     and pg_try_advisory_xact_lock(
-      hashint8(queue_id # ('mark'::regclass::bigint << 31)),
-      (floor(until)::bigint & 2147483647)::integer)
+      hashfloat8extended(floor(until), queue_id # ('mark'::regclass::bigint << 31)))
   then
     perform _sweep_queue(queue_id, 1000);
   end if;

@@ -8,8 +8,7 @@ create or replace function _nobody_waits(queue_id bigint)
 returns boolean
 language sql
 volatile
-return pg_try_advisory_lock(_idle_key(), (queue_id & 2147483647)::integer)
-  and pg_advisory_unlock(_idle_key(), (queue_id & 2147483647)::integer);
+return pg_try_advisory_lock(_idle_key(queue_id)) and pg_advisory_unlock(_idle_key(queue_id));
 
 comment on function _nobody_waits is
   'Whether certainly no consumer of the queue is idle. Private.';

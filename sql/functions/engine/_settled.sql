@@ -17,18 +17,17 @@ volatile
 set search_path from current
 as $$
 declare
-  lane_key constant integer := _lane_key(lane_id);
-  over constant timestamptz := date_bin('100 ms', _now(), '2000-01-01 00:00:00+00');
-  slot timestamptz := date_bin(
-    '100 ms', greatest(since, timestamptz '1970-01-01'), '2000-01-01 00:00:00+00');
+  lane_key constant bigint := _lane_key(lane_id);
+  over constant timestamptz := _slot(_now());
+  slot timestamptz := _slot(greatest(since, timestamptz '1970-01-01'));
 begin
-  if pg_try_advisory_lock(lane_key, -1) and pg_advisory_unlock(lane_key, -1) then
+  if pg_try_advisory_lock(lane_key) and pg_advisory_unlock(lane_key) then
     return greatest(since, over);
   end if;
   for i in 1..6000 loop
     exit when slot >= over;
-    exit when not (pg_try_advisory_lock(lane_key, _slot_key(slot))
-      and pg_advisory_unlock(lane_key, _slot_key(slot)));
+    exit when not (pg_try_advisory_lock(_slot_key(lane_id, slot))
+      and pg_advisory_unlock(_slot_key(lane_id, slot)));
     slot := slot + interval '100 ms';
   end loop;
   return greatest(since, slot);

@@ -1,14 +1,12 @@
--- _slot_key: the second key of a lane's advisory locks: which 100 ms an instant falls into.
+-- _slot_key: the key of the advisory lock on (lane, slot) that a producer holds who began in it.
 --
 -- Locks:  none.
 -- Raises: nothing.
--- Notes:  Never negative, so it does not meet -1, the key that every open producer of a lane holds.
-create or replace function _slot_key(instant timestamptz)
-returns integer
+create or replace function _slot_key(lane_id bigint, instant timestamptz)
+returns bigint
 language sql
 stable
-return (round(date_part('epoch',
-  date_bin('100 ms', instant, timestamptz '2000-01-01 00:00:00+00')) * 10)::bigint
-  & 2147483647)::integer;
+return hashfloat8extended(date_part('epoch', _slot(instant)), _lane_key(lane_id));
 
-comment on function _slot_key is 'Key of the 100 ms slot of an instant. Private.';
+comment on function _slot_key is
+  'Key of the lock of those who became producers of a lane in the slot of an instant. Private.';

@@ -14,13 +14,11 @@ language plpgsql
 volatile
 set search_path from current
 as $$
-declare
-  queue_key constant integer := (queue_id & 2147483647)::integer;
 begin
   for i in 1..3 loop
     if _nobody_waits(queue_id)
-      or not (pg_try_advisory_lock_shared(_idle_key(), queue_key)
-        and pg_advisory_unlock_shared(_idle_key(), queue_key))
+      or not (pg_try_advisory_lock_shared(_idle_key(queue_id))
+        and pg_advisory_unlock_shared(_idle_key(queue_id)))
     then
       return;
     end if;

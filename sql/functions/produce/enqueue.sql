@@ -40,8 +40,8 @@ set search_path from current
 as $$
 #variable_conflict use_variable
 declare
+  lane bigint;
   nobody_waits boolean;
-  queue_id bigint;
 begin
   if priority = 0
     and options = '{}'
@@ -56,25 +56,25 @@ begin
       where q.name = enqueue.queue
         and q.current
         and octet_length(payload::text) <= q.max_payload
-        and pg_try_advisory_xact_lock_shared(_lane_key((q.id << 16) + 32768), -1)
-        and pg_try_advisory_xact_lock_shared(_lane_key((q.id << 16) + 32768), _slot_key(now()))
+        and pg_try_advisory_xact_lock_shared(_lane_key((q.id << 16) + 32768))
+        and pg_try_advisory_xact_lock_shared(
+          _slot_key((q.id << 16) + 32768, current_timestamp))
       offset 0
     ) s
-    where _slot_key(s.clock) = _slot_key(now())
-    returning id, 'inserted', _nobody_waits(lane_id >> 16), lane_id >> 16
-    into job_id, outcome, nobody_waits, queue_id;
+    where _slot(s.clock) = _slot(current_timestamp)
+    returning id, 'inserted', lane_id, _nobody_waits(lane_id >> 16)
+    into job_id, outcome, lane, nobody_waits;
     if nobody_waits then
       return;
     end if;
-    if queue_id is not null then
-      perform _wake(queue_id);
+    if lane is not null then
+      perform _wake(lane >> 16);
       return;
     end if;
   end if;
 
   declare
     target constant queue := _find_queue(queue);
-    lane bigint;
     clock timestamptz;
   begin
     priority := coalesce(priority, 0);
