@@ -1,12 +1,14 @@
 -- heartbeat_many: renews many leases, each on its own merits.
 --
 -- Locks:  the rows, in id order.
--- Raises: 22023 for arrays with nulls or of unequal length, and for bad durations.
--- Notes:  A HOT update: lease_until is in no index.
+-- Raises: 22023 for arrays with nulls or of unequal length, and for bad durations; JQ007 progress
+--         too large.
+-- Notes:  A HOT update: neither lease_until nor progress is in any index.
 create or replace function heartbeat_many(
   job_ids bigint[],
   tokens bigint[],
-  extends interval[] default null
+  extends interval[] default null,
+  progresses jsonb[] default null
 )
 returns table (
   ordinal bigint,
@@ -31,15 +33,19 @@ declare
   done bigint[];
   ends timestamptz[];
 begin
-  perform _check_items(job_ids, tokens, array[_dims(extends)]);
+  perform _check_items(job_ids, tokens, array[_dims(extends), _dims(progresses)]);
   perform _check_lease('extend', e) from unnest(extends) e;
+  if exists (select from unnest(progresses) p where octet_length(p::text) > 65536) then
+    raise exception 'progress is too large'
+      using errcode = 'JQ007', hint = 'It may have 65536 bytes as JSON text.';
+  end if;
   batch := _in_id_order(job_ids);
   if batch.repeated then
     perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, h.job_id, h.outcome, h.lease_until, h.observed_at
-      from heartbeat_many(job_ids[i:i], tokens[i:i], extends[i:i]) h;
+      from heartbeat_many(job_ids[i:i], tokens[i:i], extends[i:i], progresses[i:i]) h;
     end loop;
     return;
   end if;
@@ -49,7 +55,9 @@ begin
     set lease_until = clock + coalesce(
       _exact(extends[batch.places[width_bucket(j.id, batch.ids)]]),
       j.visibility_timeout,
-      (select q.visibility_timeout from queue q where q.version = j.settings))
+      (select q.visibility_timeout from queue q where q.version = j.settings)),
+      progress = coalesce(
+        progresses[batch.places[width_bucket(j.id, batch.ids)]], j.progress)
     where j.id = any (batch.ids)
       and j.token = tokens[batch.places[width_bucket(j.id, batch.ids)]]
       and j.lease_until > clock
@@ -72,6 +80,6 @@ $$;
 
 comment on function heartbeat_many is
   'Renews many leases. extends has one element per job, a null one meaning the job''s visibility '
-  'timeout. Answers one row per item in input order: (ordinal from 1, job_id, outcome, '
+  'timeout; progresses likewise, null leaving it as it is. Answers one row per item in input order: (ordinal from 1, job_id, outcome, '
   'lease_until and observed_at as in heartbeat). A stale item does not touch the others. Errors: '
-  '22023.';
+  '22023, JQ007.';

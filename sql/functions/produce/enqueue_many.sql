@@ -1,7 +1,7 @@
 -- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or
 -- none.
 --
--- Locks:  as _announce, for each priority used.
+-- Locks:  as _announce, for each priority used; as enqueue for dedup keys, in the keys' order.
 -- Raises: as enqueue; DETAIL names the item. 22023 also for arrays of unequal length or not counted
 --         from 1.
 -- Notes:  Ids are drawn in input order, so jobs of one run time and priority run in that order.
@@ -23,6 +23,8 @@ create or replace function enqueue_many(
   retry_delay interval default null,
   retry_max_delay interval default null,
   retry_jitter numrange default null,
+  dedup_keys text[] default null,
+  dedup_mode text default null,
   options jsonb default '{}'
 )
 returns table (ordinal bigint, job_id bigint, outcome text)
@@ -46,16 +48,34 @@ begin
     and array_lower(payloads, 1) = 1
     and options = '{}'
     and num_nonnulls(headers, priorities, delays, run_ats, max_attempts, visibility_timeout,
-      expires_in, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter) = 0,
+      expires_in, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter,
+      dedup_keys, dedup_mode) = 0,
     false)
   then
     target := _find_queue(queue);
     perform _check_batch(payloads,
-      array[_dims(headers), _dims(priorities), _dims(delays), _dims(run_ats)]);
+      array[_dims(headers), _dims(priorities), _dims(delays), _dims(run_ats),
+        _dims(dedup_keys)]);
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
+    perform _check_key(coalesce(k, 'none'), dedup_mode) from unnest(coalesce(dedup_keys, '{null}')) k;
     if cardinality(payloads) = 0 then
+      return;
+    end if;
+    if num_nonnulls(variadic dedup_keys) > 0 then
+      perform _take_key(target.id, k.key)
+      from (select distinct d.key from unnest(dedup_keys) d (key) order by d.key) k
+      where k.key is not null;
+      for i in 1..cardinality(payloads) loop
+        return query
+        select i::bigint, e.job_id, e.outcome
+        from enqueue(
+          queue, payloads[i], priorities[i], delays[i], run_ats[i], max_attempts,
+          visibility_timeout, expires_in, retry_backoff, retry_factor, retry_delay,
+          retry_max_delay, retry_jitter, dedup_keys[i],
+          case when dedup_keys[i] is not null then dedup_mode end, headers[i]) e;
+      end loop;
       return;
     end if;
   end if;
@@ -75,12 +95,13 @@ begin
   return query
   with inserted as (
     insert into job (
-      lane_id, run_at, enqueued_at, settings, expires_at, max_attempts, visibility_timeout,
-      retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
+      lane_id, run_at, enqueued_at, settings, expires_at, expires_in, keep_done, max_attempts,
+      visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
     )
     select base + coalesce(x.priority, 0), x.due, clock, target.version,
       x.due + coalesce(_exact(enqueue_many.expires_in), target.expires_in),
-      enqueue_many.max_attempts, _exact(enqueue_many.visibility_timeout),
+      _exact(enqueue_many.expires_in), target.keep_done, enqueue_many.max_attempts,
+      _exact(enqueue_many.visibility_timeout),
       enqueue_many.retry_backoff, enqueue_many.retry_factor, _exact(enqueue_many.retry_delay),
       _exact(enqueue_many.retry_max_delay), enqueue_many.retry_jitter, x.headers, x.payload
     from (
@@ -114,5 +135,5 @@ $$;
 comment on function enqueue_many is
   'Puts many jobs into a queue, all or none, in the caller''s transaction. Arrays have one element '
   'per payload, a null one meaning the default; the other options hold for all. Answers one row '
-  'per payload in input order: (ordinal from 1, job_id, outcome ''inserted''). Errors as enqueue, '
+  'per payload in input order: (ordinal from 1, job_id, outcome as in enqueue). Errors as enqueue, '
   'DETAIL naming the item.';

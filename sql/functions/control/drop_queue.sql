@@ -1,0 +1,63 @@
+-- drop_queue: removes a queue, with force also its live jobs, running ones included.
+--
+-- Locks:  as _change_queues; with force the rows of its jobs.
+-- Raises: JQ001 no such queue; JQ004 it has jobs, or is the dead letter queue of another; 22023 for
+--         nulls.
+-- Notes:  Dead and done jobs stay for as long as its settings said. What a producer commits that
+--         was open meanwhile belongs to no queue any more: sweep puts it among the dead, reason
+--         'queue dropped'. The old settings stay in table queue, for these rows.
+create or replace function drop_queue(queue text, force boolean default false)
+returns bigint
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  target queue;
+  other text;
+  dropped bigint;
+begin
+  if force is null then
+    raise exception 'force must not be null' using errcode = '22023';
+  end if;
+  perform _change_queues();
+  target := _find_queue(queue);
+  select q.name into other from queue q where q.dead_letter_queue_id = target.id and q.current;
+  if found then
+    raise exception 'the queue takes the dead letters of another'
+      using errcode = 'JQ004',
+        detail = format('queue "%s", dead letters of "%s"', queue, other),
+        hint = 'Give that one another dead_letter_queue with alter_queue first.';
+  end if;
+  if not force and exists (
+    select from job j
+    where j.lane_id between target.id << 16 and (target.id << 16) + 65535)
+  then
+    raise exception 'the queue has jobs'
+      using errcode = 'JQ004',
+        detail = format('queue "%s"', queue),
+        hint = 'Let them finish, or drop it with force => true.';
+  end if;
+  update queue q set current = false where q.version = target.version;
+  with removed as (
+    delete from job j
+    where j.lane_id between target.id << 16 and (target.id << 16) + 65535
+    returning j.id
+  )
+  select count(*) into dropped from removed;
+  delete from dedup d where d.queue_id = target.id;
+  delete from lane l where l.id between target.id << 16 and (target.id << 16) + 65535;
+  delete from mark m where m.lane_id between target.id << 16 and (target.id << 16) + 65535;
+  return dropped;
+end
+$$;
+
+comment on function drop_queue is
+  'Removes a queue. With force its live jobs go too, running ones included; without, it must have '
+  'none. Dead and done jobs stay for their time. Answers how many jobs went. Errors: JQ001, JQ004, '
+  '22023.';

@@ -1,0 +1,32 @@
+-- _add_done_day: makes the partition of done_job for a day (UTC), unless it is there.
+--
+-- Locks:  done_job against others who make one, until the transaction ends; not against anybody who
+--         reads or writes history.
+-- Raises: nothing.
+-- Notes:  Made as a table of its own and then attached: `create table … partition of` would lock out
+--         all readers and writers. Sweeps make tomorrow's in time, so that no ack need do it.
+create or replace function _add_done_day(instant timestamptz)
+returns void
+language plpgsql
+volatile
+set search_path from current
+as $$
+declare
+  opens constant timestamptz := date_trunc('day', instant, 'UTC');
+  part constant text := _done_day(instant);
+begin
+  if to_regclass(part) is not null or not isfinite(instant) then
+    return;
+  end if;
+  lock table done_job in share update exclusive mode;
+  if to_regclass(part) is not null then
+    return;
+  end if;
+  execute format('create table %I (like done_job including all)', part);
+  execute format('alter table done_job attach partition %I for values from (%L) to (%L)',
+    part, opens, opens + interval '24 hours');
+end
+$$;
+
+comment on function _add_done_day is
+  'Makes the partition of done_job that an instant belongs to, unless it is there. Private.';

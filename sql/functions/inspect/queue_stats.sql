@@ -1,0 +1,112 @@
+-- queue_stats: the state of a queue in one row, at a cost that does not grow with it.
+--
+-- Locks:  none.
+-- Raises: JQ001 no such queue; 22023 for nulls and bound < 1.
+-- Notes:  Each figure looks at no more than `bound` rows; one that reaches it is a lower limit, and
+--         exact is false. Running jobs lie between a lane's tail and the ready ones, so the first
+--         `bound` rows from there have them all, unless more than that run.
+create or replace function queue_stats(queue text, bound integer default 10000)
+returns table (
+  queue text,
+  paused boolean,
+  ready bigint,
+  scheduled bigint,
+  suspended bigint,
+  running bigint,
+  dead bigint,
+  oldest_ready interval,
+  done_last_minute bigint,
+  dead_last_minute bigint,
+  exact boolean
+)
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  target constant queue := _find_queue(queue_stats.queue);
+  clock constant timestamptz := _now();
+  lane bigint;
+  tail timestamptz;
+  seen record;
+  oldest timestamptz;
+begin
+  if bound is null or bound < 1 then
+    raise exception 'bound must be at least 1' using errcode = '22023';
+  end if;
+  ready := 0; scheduled := 0; suspended := 0; running := 0; exact := true;
+  for lane, tail in
+    select l.id, m.tail
+    from (
+      select distinct i.id from lane i
+      where i.id between target.id << 16 and (target.id << 16) + 65535
+    ) l
+    left join lateral (
+      select k.tail from mark k where k.lane_id = l.id order by k.seq desc limit 1
+    ) m on m.tail <= clock
+  loop
+    select count(*) as seen, count(x.run_at) filter (where x.free) as ready,
+      min(x.run_at) filter (where x.free) as oldest
+    into seen
+    from (
+      select j.run_at, j.lease_until is null or j.lease_until <= clock as free
+      from job j
+      where j.lane_id = lane and j.run_at between coalesce(tail, '-infinity') and clock
+      order by j.run_at, j.id
+      limit bound
+    ) x;
+    ready := ready + seen.ready;
+    running := running + seen.seen - seen.ready;
+    oldest := least(oldest, seen.oldest);
+    exact := exact and seen.seen < bound;
+
+    select count(*) as seen into seen
+    from (
+      select from job j
+      where j.lane_id = lane and j.run_at > clock and j.run_at < 'infinity'
+      limit bound
+    ) x;
+    scheduled := scheduled + seen.seen;
+    exact := exact and seen.seen < bound;
+
+    select count(*) as seen into seen
+    from (
+      select from job j where j.lane_id = lane and j.run_at = 'infinity' limit bound
+    ) x;
+    suspended := suspended + seen.seen;
+    exact := exact and seen.seen < bound;
+  end loop;
+
+  select count(*), count(*) filter (where x.dead_at > clock - interval '1 minute')
+  into dead, dead_last_minute
+  from (
+    select d.dead_at from dead_job d
+    where d.queue_id = target.id order by d.dead_at desc limit bound
+  ) x;
+  if target.keep_done is not null then
+    select count(*) into done_last_minute
+    from (
+      select from done_job d
+      where d.queue_id = target.id and d.done_at > clock - interval '1 minute'
+      limit bound
+    ) x;
+  end if;
+  exact := exact and dead < bound and coalesce(done_last_minute, 0) < bound;
+  queue := target.name;
+  paused := target.paused;
+  oldest_ready := clock - oldest;
+  return next;
+end
+$$;
+
+comment on function queue_stats is
+  'One row about a queue: jobs that are ready, scheduled, suspended, running and dead; oldest_ready, '
+  'for how long the first ready one has been due (null if none); jobs done (null if the queue keeps '
+  'no history) and dead in the last minute. No figure looks at more than `bound` rows; where one '
+  'does not suffice it is a lower limit, and exact is false. Errors: JQ001, 22023.';
