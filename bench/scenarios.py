@@ -31,21 +31,21 @@ LIFE = (
 STEADY = (
     Steady(
         name="claim+ack, batches of 100",
-        about="2 sessions, a backlog of a million",
+        about="2 sessions, a backlog of two million",
         parts=("claim", "ack"),
         clients=2,
         n=100,
-        backlog=1_000_000,
+        backlog=2_000_000,
         figures=COSTS,
         aims=aims(plain=1.2, floor=0.75),
     ),
     Steady(
         name="claim+ack, batches of 10",
-        about="2 sessions, a backlog of 400,000",
+        about="2 sessions, a backlog of 800,000",
         parts=("claim", "ack"),
         clients=2,
         n=10,
-        backlog=400_000,
+        backlog=800_000,
         figures=COSTS,
     ),
     *(

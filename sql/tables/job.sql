@@ -6,6 +6,11 @@
 -- version on the page, hence the fillfactor. The four stand together because PostgreSQL leaves the
 -- unchanged start and end of a row out of the WAL.
 --
+-- job_claim is for statements that name a lane and say so: `lane_id > 0` is true of every row, but
+-- only what repeats it can use the index. It has the id too, so otherwise `id = any (ids)` read it
+-- from end to end whenever that was planned while the table was almost empty: under a held snapshot
+-- 3,000 jobs a second then fell to 1,500.
+--
 -- There is no foreign key to queue: its check would lock the queue's row for each enqueue.
 create table job (
   id bigint generated always as identity primary key,
@@ -42,7 +47,7 @@ create table job (
   autovacuum_vacuum_cost_delay = 0
 );
 
-create index job_claim on job (lane_id, run_at, id);
+create index job_claim on job (lane_id, run_at, id) where lane_id > 0;
 create index job_expires on job (expires_at) where expires_at is not null;
 
 create unique index job_dedup on job ((lane_id >> 16), dedup_key) where dedup_key is not null;

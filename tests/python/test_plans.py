@@ -33,6 +33,8 @@ CASES = {
     "loaded without statistics": (0, LOAD, "never"),
     "loaded beside ten rows": (10, LOAD, "never"),
     "loaded with statistics of an empty table": (0, LOAD, "before"),
+    "loaded with statistics of ten rows": (10, LOAD, "before"),
+    "loaded with statistics of a drained table": (LOAD, LOAD, "drained"),
     "loaded and analysed": (0, LOAD, "after"),
 }
 
@@ -100,6 +102,9 @@ def prepared(quiet: Connection, server: Server, connect: Connect, case: str) -> 
     load(quiet, rows)
     if analysed == "before":
         quiet.execute("analyze")
+    if analysed == "drained":
+        quiet.execute("delete from pgq_sql.job where id % 20000 > 0")
+        quiet.execute("vacuum analyze")
     old = Watched(connect(dsn))
     for _ in range(7):  # a plan is cached for good after five
         calls(old)

@@ -641,6 +641,7 @@ begin
         or (j.run_at, j.id) > (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0)) as passed
       from job j
       where j.lane_id = l.id
+        and j.lane_id > 0
         and (j.run_at, j.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
         and j.run_at <= clock
       order by j.run_at, j.id
@@ -653,6 +654,7 @@ begin
     select j.run_at, j.id into first_ready
     from job j
     where j.lane_id = lane.id
+      and j.lane_id > 0
       and (j.run_at, j.id) >= (lane.head, lane.head_id)
       and j.run_at < settled
       and j.lease_until is null
@@ -911,9 +913,6 @@ comment on function _absent is '''lost'' if the job lives, else ''gone''. Privat
 --
 -- Locks:  as _announce, for each lane.
 -- Raises: nothing.
--- Notes:  job_claim has both lane_id and id, in no useful order: planned while the table was empty,
---         PostgreSQL 15 read all of that index. The token, which is not in it, and the subquery,
---         which needs no order, leave the primary key as the only way.
 create or replace function _reopen(ids bigint[])
 returns timestamptz
 language plpgsql
@@ -928,9 +927,7 @@ declare
   lane bigint;
 begin
   for lane in
-    select distinct x.lane_id
-    from (select j.lane_id from job j where j.id = any (ids) and j.token > 0 offset 0) x
-    order by 1
+    select distinct j.lane_id from job j where j.id = any (ids) order by 1
   loop
     perform _announce(lane);
   end loop;
@@ -1053,6 +1050,7 @@ begin
         (select q.max_attempts from queue q where q.version = j.settings)) as spent
     from job j
     where j.lane_id = _sweep_lane.lane_id
+      and j.lane_id > 0
       and (j.run_at, j.id) >= (last.tail, last.tail_id)
       and (j.run_at, j.id) < (last.head, last.head_id)
       and (j.lease_until is null or j.lease_until <= clock)
@@ -1077,6 +1075,7 @@ begin
   select j.run_at, j.id into oldest, oldest_id
   from job j
   where j.lane_id = _sweep_lane.lane_id
+    and j.lane_id > 0
     and (j.run_at, j.id) >= (last.tail, last.tail_id)
     and (j.run_at, j.id) < (last.head, last.head_id)
   order by j.run_at, j.id
@@ -1653,6 +1652,7 @@ begin
         select r.ctid
         from job r
         where r.lane_id = lane.id
+          and r.lane_id > 0
           and (r.run_at, r.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
           and r.run_at <= clock
           and r.lease_until is null
@@ -2297,6 +2297,7 @@ begin
       select j.run_at
       from job j
       where j.lane_id = l.id
+        and j.lane_id > 0
         and (j.run_at, j.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
         and j.run_at < 'infinity'
         and j.lease_until is null

@@ -77,6 +77,7 @@ begin
         select r.ctid
         from job r
         where r.lane_id = lane.id
+          and r.lane_id > 0
           and (r.run_at, r.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
           and r.run_at <= clock
           and r.lease_until is null

@@ -30,6 +30,7 @@ begin
       select j.run_at
       from job j
       where j.lane_id = l.id
+        and j.lane_id > 0
         and (j.run_at, j.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
         and j.run_at < 'infinity'
         and j.lease_until is null

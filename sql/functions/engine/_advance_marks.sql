@@ -52,6 +52,7 @@ begin
         or (j.run_at, j.id) > (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0)) as passed
       from job j
       where j.lane_id = l.id
+        and j.lane_id > 0
         and (j.run_at, j.id) >= (coalesce(m.head, '-infinity'), coalesce(m.head_id, 0))
         and j.run_at <= clock
       order by j.run_at, j.id
@@ -64,6 +65,7 @@ begin
     select j.run_at, j.id into first_ready
     from job j
     where j.lane_id = lane.id
+      and j.lane_id > 0
       and (j.run_at, j.id) >= (lane.head, lane.head_id)
       and j.run_at < settled
       and j.lease_until is null

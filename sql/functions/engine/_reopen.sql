@@ -3,9 +3,6 @@
 --
 -- Locks:  as _announce, for each lane.
 -- Raises: nothing.
--- Notes:  job_claim has both lane_id and id, in no useful order: planned while the table was empty,
---         PostgreSQL 15 read all of that index. The token, which is not in it, and the subquery,
---         which needs no order, leave the primary key as the only way.
 create or replace function _reopen(ids bigint[])
 returns timestamptz
 language plpgsql
@@ -20,9 +17,7 @@ declare
   lane bigint;
 begin
   for lane in
-    select distinct x.lane_id
-    from (select j.lane_id from job j where j.id = any (ids) and j.token > 0 offset 0) x
-    order by 1
+    select distinct j.lane_id from job j where j.id = any (ids) order by 1
   loop
     perform _announce(lane);
   end loop;

@@ -69,6 +69,7 @@ begin
         (select q.max_attempts from queue q where q.version = j.settings)) as spent
     from job j
     where j.lane_id = _sweep_lane.lane_id
+      and j.lane_id > 0
       and (j.run_at, j.id) >= (last.tail, last.tail_id)
       and (j.run_at, j.id) < (last.head, last.head_id)
       and (j.lease_until is null or j.lease_until <= clock)
@@ -93,6 +94,7 @@ begin
   select j.run_at, j.id into oldest, oldest_id
   from job j
   where j.lane_id = _sweep_lane.lane_id
+    and j.lane_id > 0
     and (j.run_at, j.id) >= (last.tail, last.tail_id)
     and (j.run_at, j.id) < (last.head, last.head_id)
   order by j.run_at, j.id
