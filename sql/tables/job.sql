@@ -50,7 +50,6 @@ create table job (
 create index job_claim on job (lane_id, run_at, id) where lane_id > 0;
 create index job_expires on job (expires_at) where expires_at is not null;
 
-create unique index job_dedup on job ((lane_id >> 16), dedup_key) where dedup_key is not null;
 
 comment on table job is
   'Live jobs. Inserted by enqueue, claimed by claim, settled by ack, retry, release, dead_letter, '
@@ -72,7 +71,7 @@ comment on column job.keep_done is
 comment on column job.resume_at is
   'The run_at to go back to; not null: suspended, and run_at is infinity.';
 comment on column job.redrives is 'How often it came back from the dead; null: never.';
-comment on column job.dedup_key is 'No second live job of the queue has it; null: none.';
+comment on column job.dedup_key is 'What its producer named it, see table dedup; null: none.';
 comment on column job.progress is 'What the handler last said with heartbeat.';
 comment on column job.max_attempts is
   'Set for this job; null: as that version of the queue says. So the six below.';

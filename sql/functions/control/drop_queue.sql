@@ -36,7 +36,7 @@ begin
   end if;
   if not force and exists (
     select from job j
-    where j.lane_id between target.id << 16 and (target.id << 16) + 65535)
+    where j.lane_id between target.id << 16 and (target.id << 16) + 65535 and j.lane_id > 0)
   then
     raise exception 'the queue has jobs'
       using errcode = 'JQ004',
@@ -46,7 +46,7 @@ begin
   update queue q set current = false where q.version = target.version;
   with removed as (
     delete from job j
-    where j.lane_id between target.id << 16 and (target.id << 16) + 65535
+    where j.lane_id between target.id << 16 and (target.id << 16) + 65535 and j.lane_id > 0
     returning j.id
   )
   select count(*) into dropped from removed;

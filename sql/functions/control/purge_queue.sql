@@ -21,6 +21,7 @@ begin
   with removed as (
     delete from job j
     where j.lane_id between target.id << 16 and (target.id << 16) + 65535
+      and j.lane_id > 0
       and (j.lease_until is null or j.lease_until <= _now())
     returning j.id, j.lane_id, j.dedup_key
   ), freed as (

@@ -35,6 +35,7 @@ begin
     select j.id, j.payload
     from job j
     where j.lane_id between target.id << 16 and (target.id << 16) + 65535
+      and j.lane_id > 0
       and j.run_at <= _now()
       and j.lease_until is null
       and j.payload ->> 'schema' = 'pgq_sql.dead-letter.v1'

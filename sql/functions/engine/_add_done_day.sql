@@ -3,7 +3,7 @@
 -- Locks:  done_job against others who make one, until the transaction ends; not against anybody who
 --         reads or writes history.
 -- Raises: nothing.
--- Notes:  Made as a table of its own and then attached: `create table … partition of` would lock out
+-- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock out
 --         all readers and writers. Sweeps make tomorrow's in time, so that no ack need do it.
 create or replace function _add_done_day(instant timestamptz)
 returns void

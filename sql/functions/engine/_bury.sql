@@ -31,7 +31,7 @@ begin
       select (
         select q.dead_letter_queue_id from queue q where q.id = j.lane_id >> 16 and q.current
       ) as box
-      from job j where j.id = any (ids) and j.token >= 0 offset 0
+      from job j where j.id = any (ids)
     ) x
     where x.box is not null
     order by 1

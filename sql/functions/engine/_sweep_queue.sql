@@ -65,7 +65,8 @@ begin
   ) x;
   expired := case when ids is null then 0 else _bury(ids, 'expired') end;
 
-  select * into target from queue q where q.id = _sweep_queue.queue_id and q.current;
+  select * into target
+  from queue q where q.id = _sweep_queue.queue_id order by q.current desc, q.version desc limit 1;
   delete from dead_job d
   where d.id = any (array(
     select x.id from dead_job x

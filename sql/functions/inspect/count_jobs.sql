@@ -4,14 +4,13 @@
 -- Raises: JQ001 no such queue; 22023 unknown state.
 -- Notes:  Exact, so it reads every job that it counts. queue_stats is the one to call often.
 create or replace function count_jobs(queue text default null, state text default null)
-returns table (queue text, state text, count bigint)
+returns setof job_count
 language plpgsql
 stable
 security definer
 set search_path from current
 set jit = off
 as $$
-#variable_conflict use_column
 begin
   perform _check_filter(count_jobs.queue, count_jobs.state);
   return query
@@ -25,5 +24,5 @@ end
 $$;
 
 comment on function count_jobs is
-  'Exact numbers of jobs, one row per queue and state that has any: (queue, state, count). Reads '
+  'Exact numbers of jobs: one row of job_count per queue and state that has any. Reads '
   'every job it counts. Errors: JQ001, 22023.';

@@ -6,19 +6,7 @@
 --         exact is false. Running jobs lie between a lane's tail and the ready ones, so the first
 --         `bound` rows from there have them all, unless more than that run.
 create or replace function queue_stats(queue text, bound integer default 10000)
-returns table (
-  queue text,
-  paused boolean,
-  ready bigint,
-  scheduled bigint,
-  suspended bigint,
-  running bigint,
-  dead bigint,
-  oldest_ready interval,
-  done_last_minute bigint,
-  dead_last_minute bigint,
-  exact boolean
-)
+returns queue_state
 language plpgsql
 volatile
 security definer
@@ -28,7 +16,6 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
-#variable_conflict use_column
 declare
   target constant queue := _find_queue(queue_stats.queue);
   clock constant timestamptz := _now();
@@ -36,11 +23,18 @@ declare
   tail timestamptz;
   seen record;
   oldest timestamptz;
+  told queue_state;
 begin
   if bound is null or bound < 1 then
     raise exception 'bound must be at least 1' using errcode = '22023';
   end if;
-  ready := 0; scheduled := 0; suspended := 0; running := 0; exact := true;
+  told.queue := target.name;
+  told.paused := target.paused;
+  told.ready := 0;
+  told.scheduled := 0;
+  told.suspended := 0;
+  told.running := 0;
+  told.exact := true;
   for lane, tail in
     select l.id, m.tail
     from (
@@ -57,56 +51,56 @@ begin
     from (
       select j.run_at, j.lease_until is null or j.lease_until <= clock as free
       from job j
-      where j.lane_id = lane and j.run_at between coalesce(tail, '-infinity') and clock
+      where j.lane_id = lane
+        and j.lane_id > 0
+        and j.run_at between coalesce(tail, '-infinity') and clock
       order by j.run_at, j.id
       limit bound
     ) x;
-    ready := ready + seen.ready;
-    running := running + seen.seen - seen.ready;
+    told.ready := told.ready + seen.ready;
+    told.running := told.running + seen.seen - seen.ready;
     oldest := least(oldest, seen.oldest);
-    exact := exact and seen.seen < bound;
+    told.exact := told.exact and seen.seen < bound;
 
     select count(*) as seen into seen
     from (
       select from job j
-      where j.lane_id = lane and j.run_at > clock and j.run_at < 'infinity'
+      where j.lane_id = lane and j.lane_id > 0 and j.run_at > clock and j.run_at < 'infinity'
       limit bound
     ) x;
-    scheduled := scheduled + seen.seen;
-    exact := exact and seen.seen < bound;
+    told.scheduled := told.scheduled + seen.seen;
+    told.exact := told.exact and seen.seen < bound;
 
     select count(*) as seen into seen
     from (
-      select from job j where j.lane_id = lane and j.run_at = 'infinity' limit bound
+      select from job j
+      where j.lane_id = lane and j.lane_id > 0 and j.run_at = 'infinity'
+      limit bound
     ) x;
-    suspended := suspended + seen.seen;
-    exact := exact and seen.seen < bound;
+    told.suspended := told.suspended + seen.seen;
+    told.exact := told.exact and seen.seen < bound;
   end loop;
 
   select count(*), count(*) filter (where x.dead_at > clock - interval '1 minute')
-  into dead, dead_last_minute
+  into told.dead, told.dead_last_minute
   from (
     select d.dead_at from dead_job d
     where d.queue_id = target.id order by d.dead_at desc limit bound
   ) x;
   if target.keep_done is not null then
-    select count(*) into done_last_minute
+    select count(*) into told.done_last_minute
     from (
       select from done_job d
       where d.queue_id = target.id and d.done_at > clock - interval '1 minute'
       limit bound
     ) x;
   end if;
-  exact := exact and dead < bound and coalesce(done_last_minute, 0) < bound;
-  queue := target.name;
-  paused := target.paused;
-  oldest_ready := clock - oldest;
-  return next;
+  told.exact := told.exact and told.dead < bound and coalesce(told.done_last_minute, 0) < bound;
+  told.oldest_ready := clock - oldest;
+  return told;
 end
 $$;
 
 comment on function queue_stats is
-  'One row about a queue: jobs that are ready, scheduled, suspended, running and dead; oldest_ready, '
-  'for how long the first ready one has been due (null if none); jobs done (null if the queue keeps '
-  'no history) and dead in the last minute. No figure looks at more than `bound` rows; where one '
-  'does not suffice it is a lower limit, and exact is false. Errors: JQ001, 22023.';
+  'One row of queue_state. No figure looks at more than `bound` rows; where that does not suffice it '
+  'is a lower limit, and exact is false. Errors: JQ001, 22023.';

@@ -3,7 +3,7 @@
 -- levels, and for pg_cron.
 --
 -- Locks:  rows of the jobs concerned, skipping those that others hold: any number of sweeps may run
---         at once.
+--         at once. As _sweep_history.
 -- Raises: 22023 for n null or negative; 25001 if the transaction is not READ COMMITTED.
 -- Notes:  Looks at each lane from its bottom, so it also finds jobs stamped by a clock that was set
 --         back. While a snapshot is held, that means a walk past every job finished since: call it
@@ -17,12 +17,14 @@ set search_path from current
 as $$
 declare
   queue_id bigint;
+  known boolean;
   swept record;
   recovered bigint := 0::bigint;
   exhausted bigint := 0::bigint;
   late bigint := 0::bigint;
   expired bigint := 0::bigint;
   purged bigint := 0::bigint;
+  dropped bigint := 0::bigint;
 begin
   if n is null or n < 0 then
     raise exception 'n must not be null or negative' using errcode = '22023';
@@ -32,7 +34,9 @@ begin
       using errcode = '25001',
         hint = 'An old snapshot does not see the jobs that a sweep would pass.';
   end if;
-  for queue_id in select q.id from queue q where q.current order by q.id loop
+  for queue_id, known in
+    select q.id, bool_or(q.current) from queue q group by q.id order by q.id
+  loop
     perform _advance_marks(queue_id);
     swept := _sweep_queue(queue_id, n, whole => true);
     recovered := recovered + swept.recovered;
@@ -40,10 +44,13 @@ begin
     late := late + swept.late;
     expired := expired + swept.expired;
     purged := purged + swept.purged;
+    if not known then
+      dropped := dropped + _bury_orphans(queue_id, n);
+    end if;
   end loop;
   return query values
     ('recovered', recovered), ('exhausted', exhausted), ('late', late), ('expired', expired),
-    ('purged', purged);
+    ('purged', purged), ('dropped', dropped), ('history', _sweep_history());
 end
 $$;
 
@@ -51,4 +58,5 @@ comment on function sweep is
   'Housekeeping of every queue, at most n jobs a lane and n expired and purged. Answers (task, '
   'count): recovered (lease ran out, ready again), exhausted (ran out at the last attempt, dead), '
   'late (committed after the mark had passed, ready again), expired (past expires_at, dead), '
-  'purged (dead rows past keep_dead). Later versions may add tasks. Errors: 22023, 25001.';
+  'purged (dead rows past keep_dead), dropped (jobs of a dropped queue, dead), history (days of '
+  'done jobs past keep_done). Later versions may add tasks. Errors: 22023, 25001.';
