@@ -8,16 +8,43 @@ from typing import Any
 
 import pytest
 
-from pgq_sql import Client, Enqueued, Extension, Heartbeat, Job, Outcome, Swept
+from pgq_sql import (
+    Client,
+    Enqueued,
+    Extension,
+    Finding,
+    Heartbeat,
+    Job,
+    JobCount,
+    KeptJob,
+    Letter,
+    Outcome,
+    QueueState,
+    Swept,
+)
 from pgq_sql._statements import PLURAL, TYPES, type_of
 from servers import Connection
 
 # What the client has of its own.
 OWN = {"check", "close"}
 
-OUTCOMES = ("ack_many", "dead_letter_many", "enqueue_many", "release_many", "retry_many")
+OUTCOMES = (
+    "ack_many",
+    "dead_letter_many",
+    "enqueue_many",
+    "redrive",
+    "release_many",
+    "retry_many",
+)
 ANSWERS: dict[str, Any] = {
     "claim": Job,
+    "count_jobs": JobCount,
+    "doctor": Finding,
+    "get_job": KeptJob,
+    "list_jobs": KeptJob,
+    "pop": Job,
+    "queue_stats": QueueState,
+    "redrive_queue": Letter,
     "enqueue": Enqueued,
     "heartbeat": Heartbeat,
     "heartbeat_many": Extension,
