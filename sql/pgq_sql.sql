@@ -151,8 +151,8 @@ create unique index queue_name on queue (name) where current;
 create index queue_versions on queue (id, version);
 
 comment on table queue is
-  'Queues, one row per version of their settings. Written by create_queue, '
-  'alter_queue, pause_queue, resume_queue, drop_queue; read by every function.';
+  'Queues, one row per version of their settings. Written by create_queue, alter_queue, '
+  'pause_queue, resume_queue, drop_queue; read by every function.';
 comment on column queue.version is
   'Version of the settings, over all queues; job.settings names one.';
 comment on column queue.id is
@@ -170,8 +170,8 @@ comment on column queue.retry_jitter is
 comment on column queue.expires_in is
   'A job not finished this long after its run time is dead. Null: never.';
 comment on column queue.keep_done is
-  'How long finished jobs are kept in done_job. Null: not at all. Infinity (PostgreSQL 17 or later):'
-  ' forever.';
+  'How long finished jobs are kept in done_job. Null: not at all. Infinity (PostgreSQL 17 or '
+  'later): forever.';
 comment on column queue.keep_dead is
   'How long dead jobs are kept. Infinity (PostgreSQL 17 or later): forever.';
 comment on column queue.dead_letter_queue_id is
@@ -336,12 +336,12 @@ comment on column job.payload is 'The work, as the producer gave it.';
 
 -- dedup: who holds a dedup key of a queue: the live job that no second one may stand beside.
 --
--- A table and not a unique index on job: when a running job's key passes to its successor, only this
--- row changes. Were it the job's own row, a producer that stays open would hold up the heartbeat
--- and the ack of a job that runs.
+-- A table and not a unique index on job: when a running job's key passes to its successor, only
+-- this row changes. Were it the job's own row, a producer that stays open would hold up the
+-- heartbeat and the ack of a job that runs.
 --
--- A row whose job is gone means nothing (_take_key takes it over). They are rare: whoever ends a job
--- removes its row, except where a producer is just passing the key on.
+-- A row whose job is gone means nothing (_take_key takes it over). They are rare: whoever ends a
+-- job removes its row, except where a producer is just passing the key on.
 create table dedup (
   queue_id bigint not null,
   key text collate "C" not null,
@@ -418,16 +418,17 @@ comment on column dead_job.retry_max_delay is 'Cap of the curve, before jitter.'
 comment on column dead_job.retry_jitter is 'Range the delay was multiplied with.';
 comment on column dead_job.headers is 'As the producer gave them.';
 comment on column dead_job.payload is 'As the producer gave it.';
-comment on column dead_job.reason is 'Why: failed, max attempts exceeded, expired or queue dropped.';
+comment on column dead_job.reason is
+  'Why: failed, max attempts exceeded, expired or queue dropped.';
 comment on column dead_job.error is 'Error of the last run, at most 8192 characters.';
 comment on column dead_job.dead_at is 'Database clock when it died.';
 
--- done_job: finished and cancelled jobs of queues that keep history. Append-only, and dropped by whole
--- days: deleting a history of millions costs as much WAL as writing it, and leaves dead rows.
+-- done_job: finished and cancelled jobs of queues that keep history. Append-only, and dropped by
+-- whole days: deleting a history of millions costs as much WAL as writing it, and leaves dead rows.
 --
--- A job names its day itself: keep_until is when it ended plus the queue's keep_done at enqueue. The
--- partition of a day is made by the first job that needs it (_add_done_day); sweep drops a day when
--- it is over. What is kept forever has a partition of its own.
+-- A job names its day itself: keep_until is when it ended plus the queue's keep_done at enqueue.
+-- The partition of a day is made by the first job that needs it (_add_done_day); sweep drops a day
+-- when it is over. What is kept forever has a partition of its own.
 create table done_job (
   id bigint not null,
   queue_id bigint not null,
@@ -455,12 +456,9 @@ create table done_job (
 
 create index done_job_done_at on done_job (queue_id, done_at);
 
-create table done_job_forever partition of done_job for values from ('infinity') to (maxvalue);
-
 comment on table done_job is
   'History: jobs that were acked or cancelled, by the day on which they may go. Written by ack, '
   'ack_many, pop and cancel (_keep); its days are dropped by sweep.';
-comment on table done_job_forever is 'History that is kept forever.';
 comment on column done_job.id is 'The job''s id.';
 comment on column done_job.queue_id is 'Its queue.';
 comment on column done_job.priority is 'Its priority.';
@@ -483,6 +481,11 @@ comment on column done_job.result is 'What the ack said.';
 comment on column done_job.last_error is 'Error of its last failed run.';
 comment on column done_job.done_at is 'Database clock when it ended.';
 comment on column done_job.keep_until is 'Until then views show it; its day is dropped after that.';
+
+-- done_job_forever: the part of done_job that is never dropped.
+create table done_job_forever partition of done_job for values from ('infinity') to (maxvalue);
+
+comment on table done_job_forever is 'History that is kept forever.';
 
 -- access_grant: what grant_access gave, so that an upgrade can give it again to new functions and
 -- take it back from those that a capability lost. A regrole follows a renamed role, and is written
@@ -921,7 +924,7 @@ return coalesce(octet_length(payload::text) <= max_payload, false)
 comment on function _can_be_job is
   'Whether these can become a job of a queue with that max_payload. Private.';
 
--- _check_jobs: words the error of a batch of which some item cannot become a job.
+-- _check_jobs: refuses a batch of which some item cannot become a job.
 --
 -- Locks:  none.
 -- Raises: JQ007, 22023; DETAIL names the first such item.
@@ -950,6 +953,9 @@ begin
     u.payload, u.headers, u.priority, u.delay, u.run_at, target.max_payload, _now())
   order by u.ordinal
   limit 1;
+  if not found then
+    return;
+  end if;
   begin
     perform _check_job(target, suspect.payload, suspect.headers, coalesce(suspect.priority, 0),
       suspect.delay, suspect.run_at);
@@ -1301,8 +1307,7 @@ language sql
 volatile
 return pg_try_advisory_lock(_idle_key(queue_id)) and pg_advisory_unlock(_idle_key(queue_id));
 
-comment on function _nobody_waits is
-  'Whether certainly no consumer of the queue is idle. Private.';
+comment on function _nobody_waits is 'Whether certainly no consumer of the queue is idle. Private.';
 
 -- _wake: sends a notification if a consumer of the queue is idle, and none otherwise.
 --
@@ -1549,7 +1554,7 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  boxes bigint[] := '{}';
+  boxes bigint[] := array[]::bigint[];
   box bigint;
   clock timestamptz;
   buried bigint;
@@ -1655,8 +1660,8 @@ comment on function _done_day is 'Name of the partition of done_job for an insta
 -- Locks:  done_job against others who make one, until the transaction ends; not against anybody who
 --         reads or writes history.
 -- Raises: nothing.
--- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock out
---         all readers and writers. Sweeps make tomorrow's in time, so that no ack need do it.
+-- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock
+--         out all readers and writers. Sweeps make tomorrow's in time, so that no ack need do it.
 create or replace function _add_done_day(instant timestamptz)
 returns void
 language plpgsql
@@ -1683,8 +1688,8 @@ $$;
 comment on function _add_done_day is
   'Makes the partition of done_job that an instant belongs to, unless it is there. Private.';
 
--- _keep: what is left to do when jobs that keep history or hold a dedup key are finished: their rows
--- go to done_job, their keys are free.
+-- _keep: what is left to do when jobs that keep history or hold a dedup key are finished: their
+-- rows go to done_job, their keys are free.
 --
 -- Locks:  rows of dedup, skipping those that a producer is passing on to a successor; for the first
 --         job of a day as _add_done_day.
@@ -2055,9 +2060,10 @@ $$;
 comment on function _keep_house is
   'New marks and a bounded sweep of one queue, by one caller at a time. Private.';
 
--- _settings: the settings of a queue, made from given ones, from those before, and from the defaults.
+-- _settings: the settings of a queue, made from given ones, from those before, and from the
+-- defaults.
 --
--- Locks:  table queue against other changes, if a dead letter queue is named.
+-- Locks:  none; callers hold _change_queues.
 -- Raises: 22023 for bad values and unknown settings in reset; JQ001 no such dead letter queue;
 --         JQ004 dead letters would go round in a circle.
 -- Notes:  The one place that knows the defaults. before is null for a new queue.
@@ -2080,7 +2086,7 @@ create or replace function _settings(
 )
 returns queue
 language plpgsql
-volatile
+stable
 set search_path from current
 as $$
 declare
@@ -2238,13 +2244,17 @@ declare
 begin
   perform _check_queue_name(queue);
   perform _check_options(options);
-  made := _settings(made, max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay,
-    retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead, dead_letter_queue, notify,
-    max_payload, '{}');
+  made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, '{}');
   if exists (select from queue q where q.name = create_queue.queue and q.current) then
     return false;
   end if;
   perform _change_queues();
+  -- Again, now that a dead letter queue cannot go.
+  made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, '{}');
   made.version := nextval(pg_get_serial_sequence('queue', 'version'));
   made.id := nextval(pg_get_serial_sequence('queue', 'id'));
   made.current := true;
@@ -2313,9 +2323,9 @@ begin
   perform _change_queues();
   before := _find_queue(queue);
   perform _check_options(options);
-  made := _settings(before, max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay,
-    retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead, dead_letter_queue, notify,
-    max_payload, reset);
+  made := _settings(before, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, reset);
   if made is not distinct from before then
     return false;
   end if;
@@ -2388,8 +2398,8 @@ end
 $$;
 
 comment on function resume_queue is
-  'Ends a pause_queue and wakes idle consumers. Answers false if the queue was not paused. Errors: '
-  'JQ001, 22023.';
+  'Ends a pause_queue and wakes idle consumers. Answers false if the queue was not paused. '
+  'Errors: JQ001, 22023.';
 
 -- purge_queue: removes every job of a queue that does not run.
 --
@@ -2493,8 +2503,8 @@ $$;
 
 comment on function drop_queue is
   'Removes a queue. With force its live jobs go too, running ones included; without, it must have '
-  'none. Dead and done jobs stay for their time. Answers how many jobs went. Errors: JQ001, JQ004, '
-  '22023.';
+  'none. Dead and done jobs stay for their time. Answers how many jobs went. Errors: JQ001, '
+  'JQ004, 22023.';
 
 -- _check_key: refuses a dedup key or mode that cannot be.
 --
@@ -2663,15 +2673,15 @@ comment on function _withdraw is
 -- Notes:  delay wins over run_at; a run_at in the past becomes now. expires_in counts from the run
 --         time. With `replace`, a job that does not run keeps its id, its place if no run time and
 --         no other priority is given, and its suspension; all else is new. One that runs is left
---         alone, and the new job has the key from then on. Null for an option means the queue's default. The size is that of the JSON text: a
---         few stored bytes such as 1e131071 print as 131,072.
---         PL/pgSQL prepares each expression anew in each transaction, 1.5 us apiece, and each
---         statement costs several. So the usual call, a payload and no options in a transaction
---         that is still in its first 100 ms slot, is one statement: it finds the queue, locks the
---         slot as _announce does, reads the clock under the locks, checks that the slot has not
---         ended, inserts, and tests for idle consumers. Whatever it cannot do is left to the second
---         part, which does all other calls. One statement took 40 us of processor time where
---         separate ones took 53; a bare INSERT of the row takes 20.
+--         alone, and the new job has the key from then on. Null for an option means the queue's
+--         default. The size is that of the JSON text: a few stored bytes such as 1e131071 print as
+--         131,072. PL/pgSQL prepares each expression anew in each transaction, 1.5 us apiece, and
+--         each statement costs several. So the usual call, a payload and no options in a
+--         transaction that is still in its first 100 ms slot, is one statement: it finds the queue,
+--         locks the slot as _announce does, reads the clock under the locks, checks that the slot
+--         has not ended, inserts, and tests for idle consumers. Whatever it cannot do is left to
+--         the second part, which does all other calls. One statement took 40 us of processor time
+--         where separate ones took 53; a bare INSERT of the row takes 20.
 create or replace function enqueue(
   queue text,
   payload jsonb default '{}',
@@ -2804,11 +2814,11 @@ $$;
 comment on function enqueue is
   'Puts one job into a queue, in the caller''s transaction. payload: any JSON value. priority: '
   'higher runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). '
-  'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. dedup_key, 1 to 1000 '
-  'bytes: while a live job of the queue has it, dedup_mode ignore (the default) keeps that job, and '
-  'replace puts this one in its place unless it runs. Answers (job_id, outcome): inserted, existing '
-  'or replaced. Errors: JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED if another '
-  'transaction has just taken the key.';
+  'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. dedup_key, 1 to '
+  '1000 bytes: while a live job of the queue has it, dedup_mode ignore (the default) keeps that '
+  'job, and replace puts this one in its place unless it runs. Answers (job_id, outcome): '
+  'inserted, existing or replaced. Errors: JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED '
+  'if another transaction has just taken the key.';
 
 -- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or
 -- none.
@@ -2871,11 +2881,13 @@ begin
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
-    perform _check_key(coalesce(k, 'none'), dedup_mode) from unnest(coalesce(dedup_keys, '{null}')) k;
+    perform _check_key(k, case when k is not null or dedup_keys is null then dedup_mode end)
+    from unnest(coalesce(dedup_keys, '{null}')) k;
     if cardinality(payloads) = 0 then
       return;
     end if;
     if num_nonnulls(variadic dedup_keys) > 0 then
+      perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
       perform _take_key(target.id, k.key)
       from (select distinct d.key from unnest(dedup_keys) d (key) order by d.key) k
       where k.key is not null;
@@ -2908,7 +2920,8 @@ begin
   with inserted as (
     insert into job (
       lane_id, run_at, enqueued_at, settings, expires_at, expires_in, keep_done, max_attempts,
-      visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
+      visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter,
+      headers, payload
     )
     select base + coalesce(x.priority, 0), x.due, clock, target.version,
       x.due + coalesce(_exact(enqueue_many.expires_in), target.expires_in),
@@ -2947,8 +2960,8 @@ $$;
 comment on function enqueue_many is
   'Puts many jobs into a queue, all or none, in the caller''s transaction. Arrays have one element '
   'per payload, a null one meaning the default; the other options hold for all. Answers one row '
-  'per payload in input order: (ordinal from 1, job_id, outcome as in enqueue). Errors as enqueue, '
-  'DETAIL naming the item.';
+  'per payload in input order: (ordinal from 1, job_id, outcome as in enqueue). Errors as '
+  'enqueue, DETAIL naming the item.';
 
 -- claim: takes up to n ready jobs of a queue under a lease, in run order: priority, run time, id.
 -- Each job goes to one claimant at a time.
@@ -3058,9 +3071,9 @@ $$;
 
 comment on function claim is
   'Takes up to n ready jobs of the queue under a lease of visibility_timeout (default: the '
-  'job''s), highest priority first, then by run time and id; none while the queue is paused. worker: a label of 1 to 200 bytes. '
-  'Answers claimed_job rows in that order; none if nothing is ready or n <= 0. Each claim raises '
-  'the job''s token and attempt. Errors: JQ001, 22023.';
+  'job''s), highest priority first, then by run time and id; none while the queue is paused. '
+  'worker: a label of 1 to 200 bytes. Answers claimed_job rows in that order; none if nothing is '
+  'ready or n <= 0. Each claim raises the job''s token and attempt. Errors: JQ001, 22023.';
 
 -- ack_many: ends many jobs as done, each on its own merits, in one statement.
 --
@@ -3146,9 +3159,9 @@ end
 $$;
 
 comment on function ack_many is
-  'Ends many jobs as done. results has one element per job. Answers one row per item in input order: (ordinal from 1, job_id, '
-  'outcome as in ack). A stale item does not touch the others. Errors: 22023, '
-  'JQ007.';
+  'Ends many jobs as done. results has one element per job. Answers one row per item in input '
+  'order: (ordinal from 1, job_id, outcome as in ack). A stale item does not touch the others. '
+  'Errors: 22023, JQ007.';
 
 -- ack: ends a job as done; its row goes, or becomes history if its queue keeps any.
 --
@@ -3187,9 +3200,9 @@ end
 $$;
 
 comment on function ack is
-  'Ends a job as done. result: any JSON value, kept if the queue keeps done jobs. Answers ''acked'' '
-  '(the row is gone), ''lost'' (another claim holds the job or the lease ran out; nothing changed) '
-  'or ''gone'' (no such job any more). Errors: 22023, JQ007.';
+  'Ends a job as done. result: any JSON value, kept if the queue keeps done jobs. Answers '
+  '''acked'' (the row is gone), ''lost'' (another claim holds the job or the lease ran out; '
+  'nothing changed) or ''gone'' (no such job any more). Errors: 22023, JQ007.';
 
 -- retry_many: gives many failed jobs back, each on its own merits.
 --
@@ -3581,9 +3594,9 @@ $$;
 
 comment on function heartbeat_many is
   'Renews many leases. extends has one element per job, a null one meaning the job''s visibility '
-  'timeout; progresses likewise, null leaving it as it is. Answers one row per item in input order: (ordinal from 1, job_id, outcome, '
-  'lease_until and observed_at as in heartbeat). A stale item does not touch the others. Errors: '
-  '22023, JQ007.';
+  'timeout; progresses likewise, null leaving it as it is. Answers one row per item in input '
+  'order: (ordinal from 1, job_id, outcome, lease_until and observed_at as in heartbeat). A stale '
+  'item does not touch the others. Errors: 22023, JQ007.';
 
 -- heartbeat: renews a lease: it then ends at now + extend, whatever was left of it.
 --
@@ -3613,11 +3626,11 @@ $$;
 comment on function heartbeat is
   'Renews a lease, to end at now + extend (null: the job''s visibility timeout), whatever was left '
   'of it. Answers outcome ''extended'', ''lost'' or ''gone'' as in ack, the new lease_until (null '
-  'unless extended) and observed_at, the database clock. A late heartbeat is lost. progress: '
-  'any JSON value up to 65536 bytes, shown by get_job; null leaves it. Errors: 22023, JQ007.';
+  'unless extended) and observed_at, the database clock. A late heartbeat is lost. progress: any '
+  'JSON value up to 65536 bytes, shown by get_job; null leaves it. Errors: 22023, JQ007.';
 
--- require_lease: goes on only if the caller still holds the lease, and lets nobody take it before the
--- caller's transaction ends.
+-- require_lease: goes on only if the caller still holds the lease, and lets nobody take it before
+-- the caller's transaction ends.
 --
 -- Locks:  the job's row, until the transaction ends.
 -- Raises: JQ002 lease lost; JQ003 no such job; 22023 for nulls.
@@ -3682,14 +3695,15 @@ declare
   taken claimed_job[];
 begin
   select array_agg(c) into taken from claim(queue, 'pop', n) c;
-  perform ack_many(array_agg(t.job_id), array_agg(t.token)) from unnest(taken) t having count(*) > 0;
+  perform ack_many(array_agg(t.job_id), array_agg(t.token))
+  from unnest(taken) t having count(*) > 0;
   return query select * from unnest(taken);
 end
 $$;
 
 comment on function pop is
-  'Takes up to n ready jobs and ends them at once, in run order: at most once. Answers claimed_job '
-  'rows; none if nothing is ready or n <= 0. Errors: JQ001, 22023.';
+  'Takes up to n ready jobs and ends them at once, in run order: at most once. Answers '
+  'claimed_job rows; none if nothing is ready or n <= 0. Errors: JQ001, 22023.';
 
 -- wait_begin: declares this session an idle consumer of a queue, so that producers notify it.
 --
@@ -3915,8 +3929,8 @@ comment on function promote is
 --
 -- Locks:  the job's row.
 -- Raises: 22023 for null.
--- Notes:  Its run_at becomes infinity, outside every scan: any number of suspended jobs costs claims
---         nothing.
+-- Notes:  Its run_at becomes infinity, outside every scan: any number of suspended jobs costs
+--         claims nothing.
 create or replace function suspend(job_id bigint)
 returns text
 language plpgsql
@@ -3982,7 +3996,7 @@ $$;
 
 comment on function resume is
   'Lets a suspended job run again, at the run time that it had, or now if that is past. Answers '
-  '''resumed'', or its state if it was not suspended: ''ready'', ''scheduled'', ''running'', '
+  '''resumed'', or its state if it was not suspended: ''ready'', ''scheduled'', ''running'' or '
   '''gone''. Errors: 22023.';
 
 -- reprioritize: moves a job that does not run to another priority.
@@ -4060,17 +4074,21 @@ begin
   if num_nonnulls(dead_ids, queue) <> 1 then
     raise exception 'give either dead_ids or queue' using errcode = '22023';
   end if;
-  if array_position(dead_ids, null) > 0 then
+  if exists (select from unnest(dead_ids) u (id) where u.id is null) then
     raise exception 'dead_ids must not hold nulls' using errcode = '22023';
   end if;
   if n < 0 then
     raise exception 'n must not be negative' using errcode = '22023';
   end if;
   if queue is not null then
-    target := coalesce(
-      (select q.id from queue q where q.name = _dead_ids.queue order by q.current desc, q.version desc
-       limit 1),
-      (_find_queue(queue)).id);
+    select q.id into target
+    from queue q
+    where q.name = _dead_ids.queue
+    order by q.current desc, q.version desc
+    limit 1;
+    if not found then
+      perform _find_queue(queue);
+    end if;
     select coalesce(array_agg(x.id order by x.id), '{}') into ids
     from (
       select d.id
@@ -4129,7 +4147,6 @@ as $$
 declare
   ids bigint[];
   id_in_question bigint;
-  target queue;
   lane bigint;
   stamp timestamptz := _now();
 begin
@@ -4182,19 +4199,19 @@ $$;
 
 comment on function redrive is
   'Brings dead jobs back: those named, or the n (null: all) of a queue that died first. Same ids, '
-  'all attempts anew, redrives raised by one, dedup key dropped. All or none; with dry_run nothing '
-  'changes. Answers one row per job: (ordinal from 1, job_id, outcome ''redriven''). Errors: JQ001, '
-  'JQ003, 22023.';
+  'all attempts anew, redrives raised by one, dedup key dropped. All or none; with dry_run '
+  'nothing changes. Answers one row per job: (ordinal from 1, job_id, outcome ''redriven''). '
+  'Errors: JQ001, JQ003, 22023.';
 
--- redrive_queue: replays the dead letters that wait in a dead letter queue: each becomes a new job in
--- the queue in which it died.
+-- redrive_queue: replays the dead letters that wait in a dead letter queue: each becomes a new job
+-- in the queue in which it died.
 --
 -- Locks:  the letters, skipping those that others hold; as enqueue in the queues of origin.
 -- Raises: JQ001 no such queue, or the queue of a letter is gone; 22023 for null and n < 0; JQ007 if
 --         the queue of origin takes smaller payloads now.
--- Notes:  All or none. Takes letters that are ready, in run order. Jobs that are no letters are left
---         alone. Payload and headers come back, with the queue's settings of today; the old job's
---         own settings and its dedup key are not in the letter.
+-- Notes:  All or none. Takes letters that are ready, in run order. Jobs that are no letters are
+--         left alone. Payload and headers come back, with the queue's settings of today; the old
+--         job's own settings and its dedup key are not in the letter.
 create or replace function redrive_queue(
   dead_letter_queue text,
   n integer default null,
@@ -4250,9 +4267,9 @@ $$;
 
 comment on function redrive_queue is
   'Replays the first n (null: all) ready dead letters of a dead letter queue, all or none: each '
-  'becomes a new job in the queue that it names. With dry_run nothing changes. Answers one row per '
-  'letter: (ordinal from 1, letter_id, queue, job_id of the new job, null in a dry run). Errors: '
-  'JQ001, JQ007, 22023.';
+  'becomes a new job in the queue that it names. With dry_run nothing changes. Answers one row '
+  'per letter: (ordinal from 1, letter_id, queue, job_id of the new job, null in a dry run). '
+  'Errors: JQ001, JQ007, 22023.';
 
 -- discard_dead: removes dead jobs for good.
 --
@@ -4279,13 +4296,13 @@ declare
   ids constant bigint[] := _dead_ids(dead_ids, queue, n);
 begin
   delete from dead_job d where d.id = any (ids);
-  return cardinality(ids);
+  return cardinality(ids)::bigint;
 end
 $$;
 
 comment on function discard_dead is
-  'Removes dead jobs for good: those named, or the n (null: all) of a queue that died first. All or '
-  'none. Answers how many. Errors: JQ001, JQ003, 22023.';
+  'Removes dead jobs for good: those named, or the n (null: all) of a queue that died first. All '
+  'or none. Answers how many. Errors: JQ001, JQ003, 22023.';
 
 -- _sweep_history: drops the days of done_job that are over, and makes the next ones.
 --
@@ -4304,7 +4321,7 @@ declare
   clock constant timestamptz := _now();
   keep interval;
   part name;
-  dropped bigint := 0;
+  dropped bigint := 0::bigint;
 begin
   for keep in
     select distinct q.keep_done from queue q where q.current and q.keep_done is not null
@@ -4537,8 +4554,8 @@ comment on view jobs is 'Live jobs with every option resolved.';
 comment on column jobs.job_id is 'Id.';
 comment on column jobs.queue is 'Name of the queue.';
 comment on column jobs.state is
-  'ready, scheduled (run_at in the future), suspended or running. A job whose lease ran out is ready: the '
-  'next sweep frees it.';
+  'ready, scheduled (run_at in the future), suspended or running. A job whose lease ran out is '
+  'ready: the next sweep frees it.';
 comment on column jobs.priority is 'Higher runs first.';
 comment on column jobs.run_at is 'Not before this instant.';
 comment on column jobs.enqueued_at is 'Database clock at enqueue.';
@@ -4786,8 +4803,8 @@ comment on function _check_filter is
 --
 -- Locks:  none.
 -- Raises: 22023 for null.
--- Notes:  No row if there is no such job, or nothing of it was kept. A move from one table to another
---         is one transaction, so a job is never seen twice, and never missed.
+-- Notes:  No row if there is no such job, or nothing of it was kept. A move from one table to
+--         another is one transaction, so a job is never seen twice, and never missed.
 create or replace function get_job(job_id bigint)
 returns setof all_jobs
 language plpgsql
@@ -4808,8 +4825,8 @@ end
 $$;
 
 comment on function get_job is
-  'One row of all_jobs: the job, live, dead or done, with every option resolved; no row if there is '
-  'no such job any more. Errors: 22023.';
+  'One row of all_jobs: the job, live, dead or done, with every option resolved; no row if there '
+  'is no such job any more. Errors: 22023.';
 
 -- list_jobs: jobs in id order, a page at a time.
 --
@@ -4884,8 +4901,8 @@ end
 $$;
 
 comment on function count_jobs is
-  'Exact numbers of jobs: one row of job_count per queue and state that has any. Reads '
-  'every job it counts. Errors: JQ001, 22023.';
+  'Exact numbers of jobs: one row of job_count per queue and state that has any. Reads every job '
+  'it counts. Errors: JQ001, 22023.';
 
 -- queue_stats: the state of a queue in one row, at a cost that does not grow with it.
 --
@@ -4991,8 +5008,8 @@ end
 $$;
 
 comment on function queue_stats is
-  'One row of queue_state. No figure looks at more than `bound` rows; where that does not suffice it '
-  'is a lower limit, and exact is false. Errors: JQ001, 22023.';
+  'One row of queue_state. No figure looks at more than `bound` rows; where that does not suffice '
+  'it is a lower limit, and exact is false. Errors: JQ001, 22023.';
 
 -- doctor: what is wrong with the queues, or about to be, and what to do.
 --
@@ -5118,9 +5135,9 @@ end
 $$;
 
 comment on function doctor is
-  'Findings about the queues, one row each, none if all is well: (severity error, warning or info; '
-  'finding, subject, detail, hint what to do): long transactions, open producers, leases that '
-  'nobody sweeps, backlogs, dead rows, autovacuum off. Later versions may add findings.';
+  'Findings about the queues, one row each, none if all is well: (severity error, warning or '
+  'info; finding, subject, detail, hint what to do): long transactions, open producers, leases '
+  'that nobody sweeps, backlogs, dead rows, autovacuum off. Later versions may add findings.';
 
 -- _capabilities: who may call what: the one place that says so.
 --

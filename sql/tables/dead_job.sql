@@ -59,6 +59,7 @@ comment on column dead_job.retry_max_delay is 'Cap of the curve, before jitter.'
 comment on column dead_job.retry_jitter is 'Range the delay was multiplied with.';
 comment on column dead_job.headers is 'As the producer gave them.';
 comment on column dead_job.payload is 'As the producer gave it.';
-comment on column dead_job.reason is 'Why: failed, max attempts exceeded, expired or queue dropped.';
+comment on column dead_job.reason is
+  'Why: failed, max attempts exceeded, expired or queue dropped.';
 comment on column dead_job.error is 'Error of the last run, at most 8192 characters.';
 comment on column dead_job.dead_at is 'Database clock when it died.';

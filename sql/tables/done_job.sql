@@ -1,9 +1,9 @@
--- done_job: finished and cancelled jobs of queues that keep history. Append-only, and dropped by whole
--- days: deleting a history of millions costs as much WAL as writing it, and leaves dead rows.
+-- done_job: finished and cancelled jobs of queues that keep history. Append-only, and dropped by
+-- whole days: deleting a history of millions costs as much WAL as writing it, and leaves dead rows.
 --
--- A job names its day itself: keep_until is when it ended plus the queue's keep_done at enqueue. The
--- partition of a day is made by the first job that needs it (_add_done_day); sweep drops a day when
--- it is over. What is kept forever has a partition of its own.
+-- A job names its day itself: keep_until is when it ended plus the queue's keep_done at enqueue.
+-- The partition of a day is made by the first job that needs it (_add_done_day); sweep drops a day
+-- when it is over. What is kept forever has a partition of its own.
 create table done_job (
   id bigint not null,
   queue_id bigint not null,
@@ -31,12 +31,9 @@ create table done_job (
 
 create index done_job_done_at on done_job (queue_id, done_at);
 
-create table done_job_forever partition of done_job for values from ('infinity') to (maxvalue);
-
 comment on table done_job is
   'History: jobs that were acked or cancelled, by the day on which they may go. Written by ack, '
   'ack_many, pop and cancel (_keep); its days are dropped by sweep.';
-comment on table done_job_forever is 'History that is kept forever.';
 comment on column done_job.id is 'The job''s id.';
 comment on column done_job.queue_id is 'Its queue.';
 comment on column done_job.priority is 'Its priority.';

@@ -31,8 +31,8 @@ create unique index queue_name on queue (name) where current;
 create index queue_versions on queue (id, version);
 
 comment on table queue is
-  'Queues, one row per version of their settings. Written by create_queue, '
-  'alter_queue, pause_queue, resume_queue, drop_queue; read by every function.';
+  'Queues, one row per version of their settings. Written by create_queue, alter_queue, '
+  'pause_queue, resume_queue, drop_queue; read by every function.';
 comment on column queue.version is
   'Version of the settings, over all queues; job.settings names one.';
 comment on column queue.id is
@@ -50,8 +50,8 @@ comment on column queue.retry_jitter is
 comment on column queue.expires_in is
   'A job not finished this long after its run time is dead. Null: never.';
 comment on column queue.keep_done is
-  'How long finished jobs are kept in done_job. Null: not at all. Infinity (PostgreSQL 17 or later):'
-  ' forever.';
+  'How long finished jobs are kept in done_job. Null: not at all. Infinity (PostgreSQL 17 or '
+  'later): forever.';
 comment on column queue.keep_dead is
   'How long dead jobs are kept. Infinity (PostgreSQL 17 or later): forever.';
 comment on column queue.dead_letter_queue_id is

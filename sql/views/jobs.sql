@@ -39,8 +39,8 @@ comment on view jobs is 'Live jobs with every option resolved.';
 comment on column jobs.job_id is 'Id.';
 comment on column jobs.queue is 'Name of the queue.';
 comment on column jobs.state is
-  'ready, scheduled (run_at in the future), suspended or running. A job whose lease ran out is ready: the '
-  'next sweep frees it.';
+  'ready, scheduled (run_at in the future), suspended or running. A job whose lease ran out is '
+  'ready: the next sweep frees it.';
 comment on column jobs.priority is 'Higher runs first.';
 comment on column jobs.run_at is 'Not before this instant.';
 comment on column jobs.enqueued_at is 'Database clock at enqueue.';

@@ -23,6 +23,8 @@ USUAL = {
     "tokens": "array[1, 1]::bigint[]",
     "role": "current_user",
     "capability": "'producer'",
+    "dead_letter_queue": "'q'",
+    "priority": "1",
 }
 
 ODD = {

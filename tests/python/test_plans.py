@@ -198,7 +198,7 @@ def test_an_ack_that_joins_its_arrays_would(
     )
     for setting in ("plan_cache_mode", "enable_seqscan", "enable_bitmapscan"):
         quiet.execute(
-            f"alter function pgq_sql.ack_many(bigint[], bigint[]) reset {setting}".encode()
+            f"alter function pgq_sql.ack_many(bigint[], bigint[], jsonb[]) reset {setting}".encode()
         )
 
     old, _ = prepared(quiet, server, connect, "loaded with statistics of an empty table")

@@ -344,7 +344,7 @@ return coalesce(octet_length(payload::text) <= max_payload, false)
 comment on function _can_be_job is
   'Whether these can become a job of a queue with that max_payload. Private.';
 
--- _check_jobs: words the error of a batch of which some item cannot become a job.
+-- _check_jobs: refuses a batch of which some item cannot become a job.
 --
 -- Locks:  none.
 -- Raises: JQ007, 22023; DETAIL names the first such item.
@@ -373,6 +373,9 @@ begin
     u.payload, u.headers, u.priority, u.delay, u.run_at, target.max_payload, _now())
   order by u.ordinal
   limit 1;
+  if not found then
+    return;
+  end if;
   begin
     perform _check_job(target, suspect.payload, suspect.headers, coalesce(suspect.priority, 0),
       suspect.delay, suspect.run_at);
@@ -724,8 +727,7 @@ language sql
 volatile
 return pg_try_advisory_lock(_idle_key(queue_id)) and pg_advisory_unlock(_idle_key(queue_id));
 
-comment on function _nobody_waits is
-  'Whether certainly no consumer of the queue is idle. Private.';
+comment on function _nobody_waits is 'Whether certainly no consumer of the queue is idle. Private.';
 
 -- _wake: sends a notification if a consumer of the queue is idle, and none otherwise.
 --
@@ -972,7 +974,7 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  boxes bigint[] := '{}';
+  boxes bigint[] := array[]::bigint[];
   box bigint;
   clock timestamptz;
   buried bigint;
@@ -1078,8 +1080,8 @@ comment on function _done_day is 'Name of the partition of done_job for an insta
 -- Locks:  done_job against others who make one, until the transaction ends; not against anybody who
 --         reads or writes history.
 -- Raises: nothing.
--- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock out
---         all readers and writers. Sweeps make tomorrow's in time, so that no ack need do it.
+-- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock
+--         out all readers and writers. Sweeps make tomorrow's in time, so that no ack need do it.
 create or replace function _add_done_day(instant timestamptz)
 returns void
 language plpgsql
@@ -1106,8 +1108,8 @@ $$;
 comment on function _add_done_day is
   'Makes the partition of done_job that an instant belongs to, unless it is there. Private.';
 
--- _keep: what is left to do when jobs that keep history or hold a dedup key are finished: their rows
--- go to done_job, their keys are free.
+-- _keep: what is left to do when jobs that keep history or hold a dedup key are finished: their
+-- rows go to done_job, their keys are free.
 --
 -- Locks:  rows of dedup, skipping those that a producer is passing on to a successor; for the first
 --         job of a day as _add_done_day.
@@ -1478,9 +1480,10 @@ $$;
 comment on function _keep_house is
   'New marks and a bounded sweep of one queue, by one caller at a time. Private.';
 
--- _settings: the settings of a queue, made from given ones, from those before, and from the defaults.
+-- _settings: the settings of a queue, made from given ones, from those before, and from the
+-- defaults.
 --
--- Locks:  table queue against other changes, if a dead letter queue is named.
+-- Locks:  none; callers hold _change_queues.
 -- Raises: 22023 for bad values and unknown settings in reset; JQ001 no such dead letter queue;
 --         JQ004 dead letters would go round in a circle.
 -- Notes:  The one place that knows the defaults. before is null for a new queue.
@@ -1503,7 +1506,7 @@ create or replace function _settings(
 )
 returns queue
 language plpgsql
-volatile
+stable
 set search_path from current
 as $$
 declare
@@ -1661,13 +1664,17 @@ declare
 begin
   perform _check_queue_name(queue);
   perform _check_options(options);
-  made := _settings(made, max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay,
-    retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead, dead_letter_queue, notify,
-    max_payload, '{}');
+  made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, '{}');
   if exists (select from queue q where q.name = create_queue.queue and q.current) then
     return false;
   end if;
   perform _change_queues();
+  -- Again, now that a dead letter queue cannot go.
+  made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, '{}');
   made.version := nextval(pg_get_serial_sequence('queue', 'version'));
   made.id := nextval(pg_get_serial_sequence('queue', 'id'));
   made.current := true;
@@ -1736,9 +1743,9 @@ begin
   perform _change_queues();
   before := _find_queue(queue);
   perform _check_options(options);
-  made := _settings(before, max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay,
-    retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead, dead_letter_queue, notify,
-    max_payload, reset);
+  made := _settings(before, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, reset);
   if made is not distinct from before then
     return false;
   end if;
@@ -1811,8 +1818,8 @@ end
 $$;
 
 comment on function resume_queue is
-  'Ends a pause_queue and wakes idle consumers. Answers false if the queue was not paused. Errors: '
-  'JQ001, 22023.';
+  'Ends a pause_queue and wakes idle consumers. Answers false if the queue was not paused. '
+  'Errors: JQ001, 22023.';
 
 -- purge_queue: removes every job of a queue that does not run.
 --
@@ -1916,8 +1923,8 @@ $$;
 
 comment on function drop_queue is
   'Removes a queue. With force its live jobs go too, running ones included; without, it must have '
-  'none. Dead and done jobs stay for their time. Answers how many jobs went. Errors: JQ001, JQ004, '
-  '22023.';
+  'none. Dead and done jobs stay for their time. Answers how many jobs went. Errors: JQ001, '
+  'JQ004, 22023.';
 
 -- _check_key: refuses a dedup key or mode that cannot be.
 --
@@ -2086,15 +2093,15 @@ comment on function _withdraw is
 -- Notes:  delay wins over run_at; a run_at in the past becomes now. expires_in counts from the run
 --         time. With `replace`, a job that does not run keeps its id, its place if no run time and
 --         no other priority is given, and its suspension; all else is new. One that runs is left
---         alone, and the new job has the key from then on. Null for an option means the queue's default. The size is that of the JSON text: a
---         few stored bytes such as 1e131071 print as 131,072.
---         PL/pgSQL prepares each expression anew in each transaction, 1.5 us apiece, and each
---         statement costs several. So the usual call, a payload and no options in a transaction
---         that is still in its first 100 ms slot, is one statement: it finds the queue, locks the
---         slot as _announce does, reads the clock under the locks, checks that the slot has not
---         ended, inserts, and tests for idle consumers. Whatever it cannot do is left to the second
---         part, which does all other calls. One statement took 40 us of processor time where
---         separate ones took 53; a bare INSERT of the row takes 20.
+--         alone, and the new job has the key from then on. Null for an option means the queue's
+--         default. The size is that of the JSON text: a few stored bytes such as 1e131071 print as
+--         131,072. PL/pgSQL prepares each expression anew in each transaction, 1.5 us apiece, and
+--         each statement costs several. So the usual call, a payload and no options in a
+--         transaction that is still in its first 100 ms slot, is one statement: it finds the queue,
+--         locks the slot as _announce does, reads the clock under the locks, checks that the slot
+--         has not ended, inserts, and tests for idle consumers. Whatever it cannot do is left to
+--         the second part, which does all other calls. One statement took 40 us of processor time
+--         where separate ones took 53; a bare INSERT of the row takes 20.
 create or replace function enqueue(
   queue text,
   payload jsonb default '{}',
@@ -2227,11 +2234,11 @@ $$;
 comment on function enqueue is
   'Puts one job into a queue, in the caller''s transaction. payload: any JSON value. priority: '
   'higher runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). '
-  'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. dedup_key, 1 to 1000 '
-  'bytes: while a live job of the queue has it, dedup_mode ignore (the default) keeps that job, and '
-  'replace puts this one in its place unless it runs. Answers (job_id, outcome): inserted, existing '
-  'or replaced. Errors: JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED if another '
-  'transaction has just taken the key.';
+  'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. dedup_key, 1 to '
+  '1000 bytes: while a live job of the queue has it, dedup_mode ignore (the default) keeps that '
+  'job, and replace puts this one in its place unless it runs. Answers (job_id, outcome): '
+  'inserted, existing or replaced. Errors: JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED '
+  'if another transaction has just taken the key.';
 
 -- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or
 -- none.
@@ -2294,11 +2301,13 @@ begin
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
-    perform _check_key(coalesce(k, 'none'), dedup_mode) from unnest(coalesce(dedup_keys, '{null}')) k;
+    perform _check_key(k, case when k is not null or dedup_keys is null then dedup_mode end)
+    from unnest(coalesce(dedup_keys, '{null}')) k;
     if cardinality(payloads) = 0 then
       return;
     end if;
     if num_nonnulls(variadic dedup_keys) > 0 then
+      perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
       perform _take_key(target.id, k.key)
       from (select distinct d.key from unnest(dedup_keys) d (key) order by d.key) k
       where k.key is not null;
@@ -2331,7 +2340,8 @@ begin
   with inserted as (
     insert into job (
       lane_id, run_at, enqueued_at, settings, expires_at, expires_in, keep_done, max_attempts,
-      visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
+      visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter,
+      headers, payload
     )
     select base + coalesce(x.priority, 0), x.due, clock, target.version,
       x.due + coalesce(_exact(enqueue_many.expires_in), target.expires_in),
@@ -2370,8 +2380,8 @@ $$;
 comment on function enqueue_many is
   'Puts many jobs into a queue, all or none, in the caller''s transaction. Arrays have one element '
   'per payload, a null one meaning the default; the other options hold for all. Answers one row '
-  'per payload in input order: (ordinal from 1, job_id, outcome as in enqueue). Errors as enqueue, '
-  'DETAIL naming the item.';
+  'per payload in input order: (ordinal from 1, job_id, outcome as in enqueue). Errors as '
+  'enqueue, DETAIL naming the item.';
 
 -- claim: takes up to n ready jobs of a queue under a lease, in run order: priority, run time, id.
 -- Each job goes to one claimant at a time.
@@ -2481,9 +2491,9 @@ $$;
 
 comment on function claim is
   'Takes up to n ready jobs of the queue under a lease of visibility_timeout (default: the '
-  'job''s), highest priority first, then by run time and id; none while the queue is paused. worker: a label of 1 to 200 bytes. '
-  'Answers claimed_job rows in that order; none if nothing is ready or n <= 0. Each claim raises '
-  'the job''s token and attempt. Errors: JQ001, 22023.';
+  'job''s), highest priority first, then by run time and id; none while the queue is paused. '
+  'worker: a label of 1 to 200 bytes. Answers claimed_job rows in that order; none if nothing is '
+  'ready or n <= 0. Each claim raises the job''s token and attempt. Errors: JQ001, 22023.';
 
 -- ack_many: ends many jobs as done, each on its own merits, in one statement.
 --
@@ -2569,9 +2579,9 @@ end
 $$;
 
 comment on function ack_many is
-  'Ends many jobs as done. results has one element per job. Answers one row per item in input order: (ordinal from 1, job_id, '
-  'outcome as in ack). A stale item does not touch the others. Errors: 22023, '
-  'JQ007.';
+  'Ends many jobs as done. results has one element per job. Answers one row per item in input '
+  'order: (ordinal from 1, job_id, outcome as in ack). A stale item does not touch the others. '
+  'Errors: 22023, JQ007.';
 
 -- ack: ends a job as done; its row goes, or becomes history if its queue keeps any.
 --
@@ -2610,9 +2620,9 @@ end
 $$;
 
 comment on function ack is
-  'Ends a job as done. result: any JSON value, kept if the queue keeps done jobs. Answers ''acked'' '
-  '(the row is gone), ''lost'' (another claim holds the job or the lease ran out; nothing changed) '
-  'or ''gone'' (no such job any more). Errors: 22023, JQ007.';
+  'Ends a job as done. result: any JSON value, kept if the queue keeps done jobs. Answers '
+  '''acked'' (the row is gone), ''lost'' (another claim holds the job or the lease ran out; '
+  'nothing changed) or ''gone'' (no such job any more). Errors: 22023, JQ007.';
 
 -- retry_many: gives many failed jobs back, each on its own merits.
 --
@@ -3004,9 +3014,9 @@ $$;
 
 comment on function heartbeat_many is
   'Renews many leases. extends has one element per job, a null one meaning the job''s visibility '
-  'timeout; progresses likewise, null leaving it as it is. Answers one row per item in input order: (ordinal from 1, job_id, outcome, '
-  'lease_until and observed_at as in heartbeat). A stale item does not touch the others. Errors: '
-  '22023, JQ007.';
+  'timeout; progresses likewise, null leaving it as it is. Answers one row per item in input '
+  'order: (ordinal from 1, job_id, outcome, lease_until and observed_at as in heartbeat). A stale '
+  'item does not touch the others. Errors: 22023, JQ007.';
 
 -- heartbeat: renews a lease: it then ends at now + extend, whatever was left of it.
 --
@@ -3036,11 +3046,11 @@ $$;
 comment on function heartbeat is
   'Renews a lease, to end at now + extend (null: the job''s visibility timeout), whatever was left '
   'of it. Answers outcome ''extended'', ''lost'' or ''gone'' as in ack, the new lease_until (null '
-  'unless extended) and observed_at, the database clock. A late heartbeat is lost. progress: '
-  'any JSON value up to 65536 bytes, shown by get_job; null leaves it. Errors: 22023, JQ007.';
+  'unless extended) and observed_at, the database clock. A late heartbeat is lost. progress: any '
+  'JSON value up to 65536 bytes, shown by get_job; null leaves it. Errors: 22023, JQ007.';
 
--- require_lease: goes on only if the caller still holds the lease, and lets nobody take it before the
--- caller's transaction ends.
+-- require_lease: goes on only if the caller still holds the lease, and lets nobody take it before
+-- the caller's transaction ends.
 --
 -- Locks:  the job's row, until the transaction ends.
 -- Raises: JQ002 lease lost; JQ003 no such job; 22023 for nulls.
@@ -3105,14 +3115,15 @@ declare
   taken claimed_job[];
 begin
   select array_agg(c) into taken from claim(queue, 'pop', n) c;
-  perform ack_many(array_agg(t.job_id), array_agg(t.token)) from unnest(taken) t having count(*) > 0;
+  perform ack_many(array_agg(t.job_id), array_agg(t.token))
+  from unnest(taken) t having count(*) > 0;
   return query select * from unnest(taken);
 end
 $$;
 
 comment on function pop is
-  'Takes up to n ready jobs and ends them at once, in run order: at most once. Answers claimed_job '
-  'rows; none if nothing is ready or n <= 0. Errors: JQ001, 22023.';
+  'Takes up to n ready jobs and ends them at once, in run order: at most once. Answers '
+  'claimed_job rows; none if nothing is ready or n <= 0. Errors: JQ001, 22023.';
 
 -- wait_begin: declares this session an idle consumer of a queue, so that producers notify it.
 --
@@ -3338,8 +3349,8 @@ comment on function promote is
 --
 -- Locks:  the job's row.
 -- Raises: 22023 for null.
--- Notes:  Its run_at becomes infinity, outside every scan: any number of suspended jobs costs claims
---         nothing.
+-- Notes:  Its run_at becomes infinity, outside every scan: any number of suspended jobs costs
+--         claims nothing.
 create or replace function suspend(job_id bigint)
 returns text
 language plpgsql
@@ -3405,7 +3416,7 @@ $$;
 
 comment on function resume is
   'Lets a suspended job run again, at the run time that it had, or now if that is past. Answers '
-  '''resumed'', or its state if it was not suspended: ''ready'', ''scheduled'', ''running'', '
+  '''resumed'', or its state if it was not suspended: ''ready'', ''scheduled'', ''running'' or '
   '''gone''. Errors: 22023.';
 
 -- reprioritize: moves a job that does not run to another priority.
@@ -3483,17 +3494,21 @@ begin
   if num_nonnulls(dead_ids, queue) <> 1 then
     raise exception 'give either dead_ids or queue' using errcode = '22023';
   end if;
-  if array_position(dead_ids, null) > 0 then
+  if exists (select from unnest(dead_ids) u (id) where u.id is null) then
     raise exception 'dead_ids must not hold nulls' using errcode = '22023';
   end if;
   if n < 0 then
     raise exception 'n must not be negative' using errcode = '22023';
   end if;
   if queue is not null then
-    target := coalesce(
-      (select q.id from queue q where q.name = _dead_ids.queue order by q.current desc, q.version desc
-       limit 1),
-      (_find_queue(queue)).id);
+    select q.id into target
+    from queue q
+    where q.name = _dead_ids.queue
+    order by q.current desc, q.version desc
+    limit 1;
+    if not found then
+      perform _find_queue(queue);
+    end if;
     select coalesce(array_agg(x.id order by x.id), '{}') into ids
     from (
       select d.id
@@ -3552,7 +3567,6 @@ as $$
 declare
   ids bigint[];
   id_in_question bigint;
-  target queue;
   lane bigint;
   stamp timestamptz := _now();
 begin
@@ -3605,19 +3619,19 @@ $$;
 
 comment on function redrive is
   'Brings dead jobs back: those named, or the n (null: all) of a queue that died first. Same ids, '
-  'all attempts anew, redrives raised by one, dedup key dropped. All or none; with dry_run nothing '
-  'changes. Answers one row per job: (ordinal from 1, job_id, outcome ''redriven''). Errors: JQ001, '
-  'JQ003, 22023.';
+  'all attempts anew, redrives raised by one, dedup key dropped. All or none; with dry_run '
+  'nothing changes. Answers one row per job: (ordinal from 1, job_id, outcome ''redriven''). '
+  'Errors: JQ001, JQ003, 22023.';
 
--- redrive_queue: replays the dead letters that wait in a dead letter queue: each becomes a new job in
--- the queue in which it died.
+-- redrive_queue: replays the dead letters that wait in a dead letter queue: each becomes a new job
+-- in the queue in which it died.
 --
 -- Locks:  the letters, skipping those that others hold; as enqueue in the queues of origin.
 -- Raises: JQ001 no such queue, or the queue of a letter is gone; 22023 for null and n < 0; JQ007 if
 --         the queue of origin takes smaller payloads now.
--- Notes:  All or none. Takes letters that are ready, in run order. Jobs that are no letters are left
---         alone. Payload and headers come back, with the queue's settings of today; the old job's
---         own settings and its dedup key are not in the letter.
+-- Notes:  All or none. Takes letters that are ready, in run order. Jobs that are no letters are
+--         left alone. Payload and headers come back, with the queue's settings of today; the old
+--         job's own settings and its dedup key are not in the letter.
 create or replace function redrive_queue(
   dead_letter_queue text,
   n integer default null,
@@ -3673,9 +3687,9 @@ $$;
 
 comment on function redrive_queue is
   'Replays the first n (null: all) ready dead letters of a dead letter queue, all or none: each '
-  'becomes a new job in the queue that it names. With dry_run nothing changes. Answers one row per '
-  'letter: (ordinal from 1, letter_id, queue, job_id of the new job, null in a dry run). Errors: '
-  'JQ001, JQ007, 22023.';
+  'becomes a new job in the queue that it names. With dry_run nothing changes. Answers one row '
+  'per letter: (ordinal from 1, letter_id, queue, job_id of the new job, null in a dry run). '
+  'Errors: JQ001, JQ007, 22023.';
 
 -- discard_dead: removes dead jobs for good.
 --
@@ -3702,13 +3716,13 @@ declare
   ids constant bigint[] := _dead_ids(dead_ids, queue, n);
 begin
   delete from dead_job d where d.id = any (ids);
-  return cardinality(ids);
+  return cardinality(ids)::bigint;
 end
 $$;
 
 comment on function discard_dead is
-  'Removes dead jobs for good: those named, or the n (null: all) of a queue that died first. All or '
-  'none. Answers how many. Errors: JQ001, JQ003, 22023.';
+  'Removes dead jobs for good: those named, or the n (null: all) of a queue that died first. All '
+  'or none. Answers how many. Errors: JQ001, JQ003, 22023.';
 
 -- _sweep_history: drops the days of done_job that are over, and makes the next ones.
 --
@@ -3727,7 +3741,7 @@ declare
   clock constant timestamptz := _now();
   keep interval;
   part name;
-  dropped bigint := 0;
+  dropped bigint := 0::bigint;
 begin
   for keep in
     select distinct q.keep_done from queue q where q.current and q.keep_done is not null
@@ -3960,8 +3974,8 @@ comment on view jobs is 'Live jobs with every option resolved.';
 comment on column jobs.job_id is 'Id.';
 comment on column jobs.queue is 'Name of the queue.';
 comment on column jobs.state is
-  'ready, scheduled (run_at in the future), suspended or running. A job whose lease ran out is ready: the '
-  'next sweep frees it.';
+  'ready, scheduled (run_at in the future), suspended or running. A job whose lease ran out is '
+  'ready: the next sweep frees it.';
 comment on column jobs.priority is 'Higher runs first.';
 comment on column jobs.run_at is 'Not before this instant.';
 comment on column jobs.enqueued_at is 'Database clock at enqueue.';
@@ -4209,8 +4223,8 @@ comment on function _check_filter is
 --
 -- Locks:  none.
 -- Raises: 22023 for null.
--- Notes:  No row if there is no such job, or nothing of it was kept. A move from one table to another
---         is one transaction, so a job is never seen twice, and never missed.
+-- Notes:  No row if there is no such job, or nothing of it was kept. A move from one table to
+--         another is one transaction, so a job is never seen twice, and never missed.
 create or replace function get_job(job_id bigint)
 returns setof all_jobs
 language plpgsql
@@ -4231,8 +4245,8 @@ end
 $$;
 
 comment on function get_job is
-  'One row of all_jobs: the job, live, dead or done, with every option resolved; no row if there is '
-  'no such job any more. Errors: 22023.';
+  'One row of all_jobs: the job, live, dead or done, with every option resolved; no row if there '
+  'is no such job any more. Errors: 22023.';
 
 -- list_jobs: jobs in id order, a page at a time.
 --
@@ -4307,8 +4321,8 @@ end
 $$;
 
 comment on function count_jobs is
-  'Exact numbers of jobs: one row of job_count per queue and state that has any. Reads '
-  'every job it counts. Errors: JQ001, 22023.';
+  'Exact numbers of jobs: one row of job_count per queue and state that has any. Reads every job '
+  'it counts. Errors: JQ001, 22023.';
 
 -- queue_stats: the state of a queue in one row, at a cost that does not grow with it.
 --
@@ -4414,8 +4428,8 @@ end
 $$;
 
 comment on function queue_stats is
-  'One row of queue_state. No figure looks at more than `bound` rows; where that does not suffice it '
-  'is a lower limit, and exact is false. Errors: JQ001, 22023.';
+  'One row of queue_state. No figure looks at more than `bound` rows; where that does not suffice '
+  'it is a lower limit, and exact is false. Errors: JQ001, 22023.';
 
 -- doctor: what is wrong with the queues, or about to be, and what to do.
 --
@@ -4541,9 +4555,9 @@ end
 $$;
 
 comment on function doctor is
-  'Findings about the queues, one row each, none if all is well: (severity error, warning or info; '
-  'finding, subject, detail, hint what to do): long transactions, open producers, leases that '
-  'nobody sweeps, backlogs, dead rows, autovacuum off. Later versions may add findings.';
+  'Findings about the queues, one row each, none if all is well: (severity error, warning or '
+  'info; finding, subject, detail, hint what to do): long transactions, open producers, leases '
+  'that nobody sweeps, backlogs, dead rows, autovacuum off. Later versions may add findings.';
 
 -- _capabilities: who may call what: the one place that says so.
 --

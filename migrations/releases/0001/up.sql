@@ -33,8 +33,8 @@ create unique index queue_name on queue (name) where current;
 create index queue_versions on queue (id, version);
 
 comment on table queue is
-  'Queues, one row per version of their settings. Written by create_queue, '
-  'alter_queue, pause_queue, resume_queue, drop_queue; read by every function.';
+  'Queues, one row per version of their settings. Written by create_queue, alter_queue, '
+  'pause_queue, resume_queue, drop_queue; read by every function.';
 comment on column queue.version is
   'Version of the settings, over all queues; job.settings names one.';
 comment on column queue.id is
@@ -52,8 +52,8 @@ comment on column queue.retry_jitter is
 comment on column queue.expires_in is
   'A job not finished this long after its run time is dead. Null: never.';
 comment on column queue.keep_done is
-  'How long finished jobs are kept in done_job. Null: not at all. Infinity (PostgreSQL 17 or later):'
-  ' forever.';
+  'How long finished jobs are kept in done_job. Null: not at all. Infinity (PostgreSQL 17 or '
+  'later): forever.';
 comment on column queue.keep_dead is
   'How long dead jobs are kept. Infinity (PostgreSQL 17 or later): forever.';
 comment on column queue.dead_letter_queue_id is
@@ -218,12 +218,12 @@ comment on column job.payload is 'The work, as the producer gave it.';
 
 -- dedup: who holds a dedup key of a queue: the live job that no second one may stand beside.
 --
--- A table and not a unique index on job: when a running job's key passes to its successor, only this
--- row changes. Were it the job's own row, a producer that stays open would hold up the heartbeat
--- and the ack of a job that runs.
+-- A table and not a unique index on job: when a running job's key passes to its successor, only
+-- this row changes. Were it the job's own row, a producer that stays open would hold up the
+-- heartbeat and the ack of a job that runs.
 --
--- A row whose job is gone means nothing (_take_key takes it over). They are rare: whoever ends a job
--- removes its row, except where a producer is just passing the key on.
+-- A row whose job is gone means nothing (_take_key takes it over). They are rare: whoever ends a
+-- job removes its row, except where a producer is just passing the key on.
 create table dedup (
   queue_id bigint not null,
   key text collate "C" not null,
@@ -300,16 +300,17 @@ comment on column dead_job.retry_max_delay is 'Cap of the curve, before jitter.'
 comment on column dead_job.retry_jitter is 'Range the delay was multiplied with.';
 comment on column dead_job.headers is 'As the producer gave them.';
 comment on column dead_job.payload is 'As the producer gave it.';
-comment on column dead_job.reason is 'Why: failed, max attempts exceeded, expired or queue dropped.';
+comment on column dead_job.reason is
+  'Why: failed, max attempts exceeded, expired or queue dropped.';
 comment on column dead_job.error is 'Error of the last run, at most 8192 characters.';
 comment on column dead_job.dead_at is 'Database clock when it died.';
 
--- done_job: finished and cancelled jobs of queues that keep history. Append-only, and dropped by whole
--- days: deleting a history of millions costs as much WAL as writing it, and leaves dead rows.
+-- done_job: finished and cancelled jobs of queues that keep history. Append-only, and dropped by
+-- whole days: deleting a history of millions costs as much WAL as writing it, and leaves dead rows.
 --
--- A job names its day itself: keep_until is when it ended plus the queue's keep_done at enqueue. The
--- partition of a day is made by the first job that needs it (_add_done_day); sweep drops a day when
--- it is over. What is kept forever has a partition of its own.
+-- A job names its day itself: keep_until is when it ended plus the queue's keep_done at enqueue.
+-- The partition of a day is made by the first job that needs it (_add_done_day); sweep drops a day
+-- when it is over. What is kept forever has a partition of its own.
 create table done_job (
   id bigint not null,
   queue_id bigint not null,
@@ -337,12 +338,9 @@ create table done_job (
 
 create index done_job_done_at on done_job (queue_id, done_at);
 
-create table done_job_forever partition of done_job for values from ('infinity') to (maxvalue);
-
 comment on table done_job is
   'History: jobs that were acked or cancelled, by the day on which they may go. Written by ack, '
   'ack_many, pop and cancel (_keep); its days are dropped by sweep.';
-comment on table done_job_forever is 'History that is kept forever.';
 comment on column done_job.id is 'The job''s id.';
 comment on column done_job.queue_id is 'Its queue.';
 comment on column done_job.priority is 'Its priority.';
@@ -365,6 +363,11 @@ comment on column done_job.result is 'What the ack said.';
 comment on column done_job.last_error is 'Error of its last failed run.';
 comment on column done_job.done_at is 'Database clock when it ended.';
 comment on column done_job.keep_until is 'Until then views show it; its day is dropped after that.';
+
+-- done_job_forever: the part of done_job that is never dropped.
+create table done_job_forever partition of done_job for values from ('infinity') to (maxvalue);
+
+comment on table done_job_forever is 'History that is kept forever.';
 
 -- access_grant: what grant_access gave, so that an upgrade can give it again to new functions and
 -- take it back from those that a capability lost. A regrole follows a renamed role, and is written

@@ -35,6 +35,6 @@ end
 $$;
 
 comment on function ack is
-  'Ends a job as done. result: any JSON value, kept if the queue keeps done jobs. Answers ''acked'' '
-  '(the row is gone), ''lost'' (another claim holds the job or the lease ran out; nothing changed) '
-  'or ''gone'' (no such job any more). Errors: 22023, JQ007.';
+  'Ends a job as done. result: any JSON value, kept if the queue keeps done jobs. Answers '
+  '''acked'' (the row is gone), ''lost'' (another claim holds the job or the lease ran out; '
+  'nothing changed) or ''gone'' (no such job any more). Errors: 22023, JQ007.';

@@ -82,6 +82,6 @@ end
 $$;
 
 comment on function ack_many is
-  'Ends many jobs as done. results has one element per job. Answers one row per item in input order: (ordinal from 1, job_id, '
-  'outcome as in ack). A stale item does not touch the others. Errors: 22023, '
-  'JQ007.';
+  'Ends many jobs as done. results has one element per job. Answers one row per item in input '
+  'order: (ordinal from 1, job_id, outcome as in ack). A stale item does not touch the others. '
+  'Errors: 22023, JQ007.';

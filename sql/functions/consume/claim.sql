@@ -106,6 +106,6 @@ $$;
 
 comment on function claim is
   'Takes up to n ready jobs of the queue under a lease of visibility_timeout (default: the '
-  'job''s), highest priority first, then by run time and id; none while the queue is paused. worker: a label of 1 to 200 bytes. '
-  'Answers claimed_job rows in that order; none if nothing is ready or n <= 0. Each claim raises '
-  'the job''s token and attempt. Errors: JQ001, 22023.';
+  'job''s), highest priority first, then by run time and id; none while the queue is paused. '
+  'worker: a label of 1 to 200 bytes. Answers claimed_job rows in that order; none if nothing is '
+  'ready or n <= 0. Each claim raises the job''s token and attempt. Errors: JQ001, 22023.';

@@ -26,5 +26,5 @@ $$;
 comment on function heartbeat is
   'Renews a lease, to end at now + extend (null: the job''s visibility timeout), whatever was left '
   'of it. Answers outcome ''extended'', ''lost'' or ''gone'' as in ack, the new lease_until (null '
-  'unless extended) and observed_at, the database clock. A late heartbeat is lost. progress: '
-  'any JSON value up to 65536 bytes, shown by get_job; null leaves it. Errors: 22023, JQ007.';
+  'unless extended) and observed_at, the database clock. A late heartbeat is lost. progress: any '
+  'JSON value up to 65536 bytes, shown by get_job; null leaves it. Errors: 22023, JQ007.';

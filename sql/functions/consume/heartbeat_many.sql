@@ -80,6 +80,6 @@ $$;
 
 comment on function heartbeat_many is
   'Renews many leases. extends has one element per job, a null one meaning the job''s visibility '
-  'timeout; progresses likewise, null leaving it as it is. Answers one row per item in input order: (ordinal from 1, job_id, outcome, '
-  'lease_until and observed_at as in heartbeat). A stale item does not touch the others. Errors: '
-  '22023, JQ007.';
+  'timeout; progresses likewise, null leaving it as it is. Answers one row per item in input '
+  'order: (ordinal from 1, job_id, outcome, lease_until and observed_at as in heartbeat). A stale '
+  'item does not touch the others. Errors: 22023, JQ007.';

@@ -15,11 +15,12 @@ declare
   taken claimed_job[];
 begin
   select array_agg(c) into taken from claim(queue, 'pop', n) c;
-  perform ack_many(array_agg(t.job_id), array_agg(t.token)) from unnest(taken) t having count(*) > 0;
+  perform ack_many(array_agg(t.job_id), array_agg(t.token))
+  from unnest(taken) t having count(*) > 0;
   return query select * from unnest(taken);
 end
 $$;
 
 comment on function pop is
-  'Takes up to n ready jobs and ends them at once, in run order: at most once. Answers claimed_job '
-  'rows; none if nothing is ready or n <= 0. Errors: JQ001, 22023.';
+  'Takes up to n ready jobs and ends them at once, in run order: at most once. Answers '
+  'claimed_job rows; none if nothing is ready or n <= 0. Errors: JQ001, 22023.';

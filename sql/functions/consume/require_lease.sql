@@ -1,5 +1,5 @@
--- require_lease: goes on only if the caller still holds the lease, and lets nobody take it before the
--- caller's transaction ends.
+-- require_lease: goes on only if the caller still holds the lease, and lets nobody take it before
+-- the caller's transaction ends.
 --
 -- Locks:  the job's row, until the transaction ends.
 -- Raises: JQ002 lease lost; JQ003 no such job; 22023 for nulls.

@@ -38,9 +38,9 @@ begin
   perform _change_queues();
   before := _find_queue(queue);
   perform _check_options(options);
-  made := _settings(before, max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay,
-    retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead, dead_letter_queue, notify,
-    max_payload, reset);
+  made := _settings(before, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, reset);
   if made is not distinct from before then
     return false;
   end if;

@@ -33,13 +33,17 @@ declare
 begin
   perform _check_queue_name(queue);
   perform _check_options(options);
-  made := _settings(made, max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay,
-    retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead, dead_letter_queue, notify,
-    max_payload, '{}');
+  made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, '{}');
   if exists (select from queue q where q.name = create_queue.queue and q.current) then
     return false;
   end if;
   perform _change_queues();
+  -- Again, now that a dead letter queue cannot go.
+  made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, '{}');
   made.version := nextval(pg_get_serial_sequence('queue', 'version'));
   made.id := nextval(pg_get_serial_sequence('queue', 'id'));
   made.current := true;

@@ -59,5 +59,5 @@ $$;
 
 comment on function drop_queue is
   'Removes a queue. With force its live jobs go too, running ones included; without, it must have '
-  'none. Dead and done jobs stay for their time. Answers how many jobs went. Errors: JQ001, JQ004, '
-  '22023.';
+  'none. Dead and done jobs stay for their time. Answers how many jobs went. Errors: JQ001, '
+  'JQ004, 22023.';

@@ -37,5 +37,5 @@ $$;
 
 comment on function resume is
   'Lets a suspended job run again, at the run time that it had, or now if that is past. Answers '
-  '''resumed'', or its state if it was not suspended: ''ready'', ''scheduled'', ''running'', '
+  '''resumed'', or its state if it was not suspended: ''ready'', ''scheduled'', ''running'' or '
   '''gone''. Errors: 22023.';

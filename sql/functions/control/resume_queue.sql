@@ -24,5 +24,5 @@ end
 $$;
 
 comment on function resume_queue is
-  'Ends a pause_queue and wakes idle consumers. Answers false if the queue was not paused. Errors: '
-  'JQ001, 22023.';
+  'Ends a pause_queue and wakes idle consumers. Answers false if the queue was not paused. '
+  'Errors: JQ001, 22023.';

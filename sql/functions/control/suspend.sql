@@ -2,8 +2,8 @@
 --
 -- Locks:  the job's row.
 -- Raises: 22023 for null.
--- Notes:  Its run_at becomes infinity, outside every scan: any number of suspended jobs costs claims
---         nothing.
+-- Notes:  Its run_at becomes infinity, outside every scan: any number of suspended jobs costs
+--         claims nothing.
 create or replace function suspend(job_id bigint)
 returns text
 language plpgsql

@@ -23,17 +23,21 @@ begin
   if num_nonnulls(dead_ids, queue) <> 1 then
     raise exception 'give either dead_ids or queue' using errcode = '22023';
   end if;
-  if array_position(dead_ids, null) > 0 then
+  if exists (select from unnest(dead_ids) u (id) where u.id is null) then
     raise exception 'dead_ids must not hold nulls' using errcode = '22023';
   end if;
   if n < 0 then
     raise exception 'n must not be negative' using errcode = '22023';
   end if;
   if queue is not null then
-    target := coalesce(
-      (select q.id from queue q where q.name = _dead_ids.queue order by q.current desc, q.version desc
-       limit 1),
-      (_find_queue(queue)).id);
+    select q.id into target
+    from queue q
+    where q.name = _dead_ids.queue
+    order by q.current desc, q.version desc
+    limit 1;
+    if not found then
+      perform _find_queue(queue);
+    end if;
     select coalesce(array_agg(x.id order by x.id), '{}') into ids
     from (
       select d.id

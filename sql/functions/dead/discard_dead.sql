@@ -23,10 +23,10 @@ declare
   ids constant bigint[] := _dead_ids(dead_ids, queue, n);
 begin
   delete from dead_job d where d.id = any (ids);
-  return cardinality(ids);
+  return cardinality(ids)::bigint;
 end
 $$;
 
 comment on function discard_dead is
-  'Removes dead jobs for good: those named, or the n (null: all) of a queue that died first. All or '
-  'none. Answers how many. Errors: JQ001, JQ003, 22023.';
+  'Removes dead jobs for good: those named, or the n (null: all) of a queue that died first. All '
+  'or none. Answers how many. Errors: JQ001, JQ003, 22023.';

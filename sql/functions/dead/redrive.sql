@@ -27,7 +27,6 @@ as $$
 declare
   ids bigint[];
   id_in_question bigint;
-  target queue;
   lane bigint;
   stamp timestamptz := _now();
 begin
@@ -80,6 +79,6 @@ $$;
 
 comment on function redrive is
   'Brings dead jobs back: those named, or the n (null: all) of a queue that died first. Same ids, '
-  'all attempts anew, redrives raised by one, dedup key dropped. All or none; with dry_run nothing '
-  'changes. Answers one row per job: (ordinal from 1, job_id, outcome ''redriven''). Errors: JQ001, '
-  'JQ003, 22023.';
+  'all attempts anew, redrives raised by one, dedup key dropped. All or none; with dry_run '
+  'nothing changes. Answers one row per job: (ordinal from 1, job_id, outcome ''redriven''). '
+  'Errors: JQ001, JQ003, 22023.';

@@ -1,12 +1,12 @@
--- redrive_queue: replays the dead letters that wait in a dead letter queue: each becomes a new job in
--- the queue in which it died.
+-- redrive_queue: replays the dead letters that wait in a dead letter queue: each becomes a new job
+-- in the queue in which it died.
 --
 -- Locks:  the letters, skipping those that others hold; as enqueue in the queues of origin.
 -- Raises: JQ001 no such queue, or the queue of a letter is gone; 22023 for null and n < 0; JQ007 if
 --         the queue of origin takes smaller payloads now.
--- Notes:  All or none. Takes letters that are ready, in run order. Jobs that are no letters are left
---         alone. Payload and headers come back, with the queue's settings of today; the old job's
---         own settings and its dedup key are not in the letter.
+-- Notes:  All or none. Takes letters that are ready, in run order. Jobs that are no letters are
+--         left alone. Payload and headers come back, with the queue's settings of today; the old
+--         job's own settings and its dedup key are not in the letter.
 create or replace function redrive_queue(
   dead_letter_queue text,
   n integer default null,
@@ -62,6 +62,6 @@ $$;
 
 comment on function redrive_queue is
   'Replays the first n (null: all) ready dead letters of a dead letter queue, all or none: each '
-  'becomes a new job in the queue that it names. With dry_run nothing changes. Answers one row per '
-  'letter: (ordinal from 1, letter_id, queue, job_id of the new job, null in a dry run). Errors: '
-  'JQ001, JQ007, 22023.';
+  'becomes a new job in the queue that it names. With dry_run nothing changes. Answers one row '
+  'per letter: (ordinal from 1, letter_id, queue, job_id of the new job, null in a dry run). '
+  'Errors: JQ001, JQ007, 22023.';

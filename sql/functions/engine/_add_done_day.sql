@@ -3,8 +3,8 @@
 -- Locks:  done_job against others who make one, until the transaction ends; not against anybody who
 --         reads or writes history.
 -- Raises: nothing.
--- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock out
---         all readers and writers. Sweeps make tomorrow's in time, so that no ack need do it.
+-- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock
+--         out all readers and writers. Sweeps make tomorrow's in time, so that no ack need do it.
 create or replace function _add_done_day(instant timestamptz)
 returns void
 language plpgsql

@@ -20,7 +20,7 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  boxes bigint[] := '{}';
+  boxes bigint[] := array[]::bigint[];
   box bigint;
   clock timestamptz;
   buried bigint;

@@ -1,5 +1,5 @@
--- _keep: what is left to do when jobs that keep history or hold a dedup key are finished: their rows
--- go to done_job, their keys are free.
+-- _keep: what is left to do when jobs that keep history or hold a dedup key are finished: their
+-- rows go to done_job, their keys are free.
 --
 -- Locks:  rows of dedup, skipping those that a producer is passing on to a successor; for the first
 --         job of a day as _add_done_day.

@@ -1,6 +1,7 @@
--- _settings: the settings of a queue, made from given ones, from those before, and from the defaults.
+-- _settings: the settings of a queue, made from given ones, from those before, and from the
+-- defaults.
 --
--- Locks:  table queue against other changes, if a dead letter queue is named.
+-- Locks:  none; callers hold _change_queues.
 -- Raises: 22023 for bad values and unknown settings in reset; JQ001 no such dead letter queue;
 --         JQ004 dead letters would go round in a circle.
 -- Notes:  The one place that knows the defaults. before is null for a new queue.
@@ -23,7 +24,7 @@ create or replace function _settings(
 )
 returns queue
 language plpgsql
-volatile
+stable
 set search_path from current
 as $$
 declare

@@ -24,5 +24,5 @@ end
 $$;
 
 comment on function count_jobs is
-  'Exact numbers of jobs: one row of job_count per queue and state that has any. Reads '
-  'every job it counts. Errors: JQ001, 22023.';
+  'Exact numbers of jobs: one row of job_count per queue and state that has any. Reads every job '
+  'it counts. Errors: JQ001, 22023.';

@@ -2,8 +2,8 @@
 --
 -- Locks:  none.
 -- Raises: 22023 for null.
--- Notes:  No row if there is no such job, or nothing of it was kept. A move from one table to another
---         is one transaction, so a job is never seen twice, and never missed.
+-- Notes:  No row if there is no such job, or nothing of it was kept. A move from one table to
+--         another is one transaction, so a job is never seen twice, and never missed.
 create or replace function get_job(job_id bigint)
 returns setof all_jobs
 language plpgsql
@@ -24,5 +24,5 @@ end
 $$;
 
 comment on function get_job is
-  'One row of all_jobs: the job, live, dead or done, with every option resolved; no row if there is '
-  'no such job any more. Errors: 22023.';
+  'One row of all_jobs: the job, live, dead or done, with every option resolved; no row if there '
+  'is no such job any more. Errors: 22023.';

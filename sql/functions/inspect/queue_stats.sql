@@ -102,5 +102,5 @@ end
 $$;
 
 comment on function queue_stats is
-  'One row of queue_state. No figure looks at more than `bound` rows; where that does not suffice it '
-  'is a lower limit, and exact is false. Errors: JQ001, 22023.';
+  'One row of queue_state. No figure looks at more than `bound` rows; where that does not suffice '
+  'it is a lower limit, and exact is false. Errors: JQ001, 22023.';

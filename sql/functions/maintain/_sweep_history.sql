@@ -15,7 +15,7 @@ declare
   clock constant timestamptz := _now();
   keep interval;
   part name;
-  dropped bigint := 0;
+  dropped bigint := 0::bigint;
 begin
   for keep in
     select distinct q.keep_done from queue q where q.current and q.keep_done is not null

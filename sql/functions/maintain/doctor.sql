@@ -122,6 +122,6 @@ end
 $$;
 
 comment on function doctor is
-  'Findings about the queues, one row each, none if all is well: (severity error, warning or info; '
-  'finding, subject, detail, hint what to do): long transactions, open producers, leases that '
-  'nobody sweeps, backlogs, dead rows, autovacuum off. Later versions may add findings.';
+  'Findings about the queues, one row each, none if all is well: (severity error, warning or '
+  'info; finding, subject, detail, hint what to do): long transactions, open producers, leases '
+  'that nobody sweeps, backlogs, dead rows, autovacuum off. Later versions may add findings.';

@@ -8,15 +8,15 @@
 -- Notes:  delay wins over run_at; a run_at in the past becomes now. expires_in counts from the run
 --         time. With `replace`, a job that does not run keeps its id, its place if no run time and
 --         no other priority is given, and its suspension; all else is new. One that runs is left
---         alone, and the new job has the key from then on. Null for an option means the queue's default. The size is that of the JSON text: a
---         few stored bytes such as 1e131071 print as 131,072.
---         PL/pgSQL prepares each expression anew in each transaction, 1.5 us apiece, and each
---         statement costs several. So the usual call, a payload and no options in a transaction
---         that is still in its first 100 ms slot, is one statement: it finds the queue, locks the
---         slot as _announce does, reads the clock under the locks, checks that the slot has not
---         ended, inserts, and tests for idle consumers. Whatever it cannot do is left to the second
---         part, which does all other calls. One statement took 40 us of processor time where
---         separate ones took 53; a bare INSERT of the row takes 20.
+--         alone, and the new job has the key from then on. Null for an option means the queue's
+--         default. The size is that of the JSON text: a few stored bytes such as 1e131071 print as
+--         131,072. PL/pgSQL prepares each expression anew in each transaction, 1.5 us apiece, and
+--         each statement costs several. So the usual call, a payload and no options in a
+--         transaction that is still in its first 100 ms slot, is one statement: it finds the queue,
+--         locks the slot as _announce does, reads the clock under the locks, checks that the slot
+--         has not ended, inserts, and tests for idle consumers. Whatever it cannot do is left to
+--         the second part, which does all other calls. One statement took 40 us of processor time
+--         where separate ones took 53; a bare INSERT of the row takes 20.
 create or replace function enqueue(
   queue text,
   payload jsonb default '{}',
@@ -149,8 +149,8 @@ $$;
 comment on function enqueue is
   'Puts one job into a queue, in the caller''s transaction. payload: any JSON value. priority: '
   'higher runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). '
-  'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. dedup_key, 1 to 1000 '
-  'bytes: while a live job of the queue has it, dedup_mode ignore (the default) keeps that job, and '
-  'replace puts this one in its place unless it runs. Answers (job_id, outcome): inserted, existing '
-  'or replaced. Errors: JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED if another '
-  'transaction has just taken the key.';
+  'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. dedup_key, 1 to '
+  '1000 bytes: while a live job of the queue has it, dedup_mode ignore (the default) keeps that '
+  'job, and replace puts this one in its place unless it runs. Answers (job_id, outcome): '
+  'inserted, existing or replaced. Errors: JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED '
+  'if another transaction has just taken the key.';

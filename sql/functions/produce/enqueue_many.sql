@@ -59,11 +59,13 @@ begin
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
-    perform _check_key(coalesce(k, 'none'), dedup_mode) from unnest(coalesce(dedup_keys, '{null}')) k;
+    perform _check_key(k, case when k is not null or dedup_keys is null then dedup_mode end)
+    from unnest(coalesce(dedup_keys, '{null}')) k;
     if cardinality(payloads) = 0 then
       return;
     end if;
     if num_nonnulls(variadic dedup_keys) > 0 then
+      perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
       perform _take_key(target.id, k.key)
       from (select distinct d.key from unnest(dedup_keys) d (key) order by d.key) k
       where k.key is not null;
@@ -96,7 +98,8 @@ begin
   with inserted as (
     insert into job (
       lane_id, run_at, enqueued_at, settings, expires_at, expires_in, keep_done, max_attempts,
-      visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
+      visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter,
+      headers, payload
     )
     select base + coalesce(x.priority, 0), x.due, clock, target.version,
       x.due + coalesce(_exact(enqueue_many.expires_in), target.expires_in),
@@ -135,5 +138,5 @@ $$;
 comment on function enqueue_many is
   'Puts many jobs into a queue, all or none, in the caller''s transaction. Arrays have one element '
   'per payload, a null one meaning the default; the other options hold for all. Answers one row '
-  'per payload in input order: (ordinal from 1, job_id, outcome as in enqueue). Errors as enqueue, '
-  'DETAIL naming the item.';
+  'per payload in input order: (ordinal from 1, job_id, outcome as in enqueue). Errors as '
+  'enqueue, DETAIL naming the item.';
