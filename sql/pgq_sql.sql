@@ -502,6 +502,18 @@ comment on table access_grant is
 comment on column access_grant.role is 'An existing role.';
 comment on column access_grant.capability is 'producer, worker, observer or admin.';
 
+-- routine: what the functions of this release looked like when they were installed, so that doctor
+-- can tell if somebody has changed one since.
+create table routine (
+  signature text primary key,
+  hash text not null
+);
+
+comment on table routine is
+  'The functions as they were installed. Written by each installation and upgrade, read by doctor.';
+comment on column routine.signature is 'Name and argument types.';
+comment on column routine.hash is 'MD5 of body and attributes.';
+
 -- claimed_job: a row of claim. A type of its own, so that it can gain attributes without a change
 -- of claim's signature.
 create type claimed_job as (
@@ -2464,7 +2476,7 @@ as $$
 declare
   target queue;
   other text;
-  dropped bigint;
+  dropped bigint := 0::bigint;
 begin
   if force is null then
     raise exception 'force must not be null' using errcode = '22023';
@@ -2488,12 +2500,17 @@ begin
         hint = 'Let them finish, or drop it with force => true.';
   end if;
   update queue q set current = false where q.version = target.version;
-  with removed as (
+  if force then
     delete from job j
-    where j.lane_id between target.id << 16 and (target.id << 16) + 65535 and j.lane_id > 0
-    returning j.id
-  )
-  select count(*) into dropped from removed;
+    where j.id = any (array(
+      select x.id
+      from job x
+      where x.lane_id between target.id << 16 and (target.id << 16) + 65535 and x.lane_id > 0
+      order by x.id
+      for update
+    ));
+    get diagnostics dropped = row_count;
+  end if;
   delete from dedup d where d.queue_id = target.id;
   delete from lane l where l.id between target.id << 16 and (target.id << 16) + 65535;
   delete from mark m where m.lane_id between target.id << 16 and (target.id << 16) + 65535;
@@ -3851,7 +3868,7 @@ comment on function _state is
 -- Locks:  the job's row; as _keep.
 -- Raises: 22023 for null.
 -- Notes:  A running handler learns it from its next heartbeat or ack: 'gone'. The job becomes
---         history if its queue keeps any.
+--         history if its queue keeps any. Looks again if a producer has just replaced it.
 create or replace function cancel(job_id bigint)
 returns text
 language plpgsql
@@ -3866,12 +3883,15 @@ as $$
 declare
   ended job[];
 begin
-  delete from job j where j.id = cancel.job_id returning array[j] into ended;
-  if not found then
-    return _state(job_id);
-  end if;
-  perform _keep(ended, 'cancelled');
-  return 'cancelled';
+  loop
+    delete from job j where j.id = cancel.job_id returning array[j] into ended;
+    if found then
+      perform _keep(ended, 'cancelled');
+      return 'cancelled';
+    end if;
+    exit when _state(job_id) = 'gone';
+  end loop;
+  return 'gone';
 end
 $$;
 
@@ -3883,8 +3903,8 @@ comment on function cancel is
 --
 -- Locks:  the job's row; a producer's locks in its lane (_announce).
 -- Raises: 22023 for null.
--- Notes:  Looks again if somebody has given the job another priority meanwhile: its new run_at must
---         be announced in the lane that it is in.
+-- Notes:  Looks again if somebody has given the job another priority meanwhile, or replaced it: its
+--         new run_at must be announced in the lane that it is in.
 create or replace function promote(job_id bigint)
 returns text
 language plpgsql
@@ -3897,12 +3917,12 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-  lane bigint := (select j.lane_id from job j where j.id = promote.job_id);
-  before bigint;
+  lane bigint;
   stamp timestamptz;
+  state text := _state(job_id);
 begin
-  while lane is distinct from before loop
-    before := lane;
+  while state = 'scheduled' loop
+    lane := (select j.lane_id from job j where j.id = promote.job_id);
     stamp := _announce(lane);
     update job j
     set run_at = stamp
@@ -3915,9 +3935,9 @@ begin
       perform _wake(lane >> 16);
       return 'promoted';
     end if;
-    lane := (select j.lane_id from job j where j.id = promote.job_id);
+    state := _state(job_id);
   end loop;
-  return _state(job_id);
+  return state;
 end
 $$;
 
@@ -3930,7 +3950,7 @@ comment on function promote is
 -- Locks:  the job's row.
 -- Raises: 22023 for null.
 -- Notes:  Its run_at becomes infinity, outside every scan: any number of suspended jobs costs
---         claims nothing.
+--         claims nothing. Looks again if a producer has just replaced the job.
 create or replace function suspend(job_id bigint)
 returns text
 language plpgsql
@@ -3942,14 +3962,20 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
+declare
+  state text;
 begin
-  update job j
-  set resume_at = j.run_at, run_at = 'infinity'
-  where j.id = suspend.job_id and j.lease_until is null and j.resume_at is null;
-  if found then
-    return 'suspended';
-  end if;
-  return _state(job_id);
+  loop
+    update job j
+    set resume_at = j.run_at, run_at = 'infinity'
+    where j.id = suspend.job_id and j.lease_until is null and j.resume_at is null;
+    if found then
+      return 'suspended';
+    end if;
+    state := _state(job_id);
+    exit when state in ('suspended', 'running', 'gone');
+  end loop;
+  return state;
 end
 $$;
 
@@ -3974,12 +4000,12 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-  lane bigint := (select j.lane_id from job j where j.id = resume.job_id);
-  before bigint;
+  lane bigint;
   stamp timestamptz;
+  state text := _state(job_id);
 begin
-  while lane is distinct from before loop
-    before := lane;
+  while state = 'suspended' loop
+    lane := (select j.lane_id from job j where j.id = resume.job_id);
     stamp := _announce(lane);
     update job j
     set run_at = greatest(j.resume_at, stamp), resume_at = null
@@ -3988,9 +4014,9 @@ begin
       perform _wake(lane >> 16);
       return 'resumed';
     end if;
-    lane := (select j.lane_id from job j where j.id = resume.job_id);
+    state := _state(job_id);
   end loop;
-  return _state(job_id);
+  return state;
 end
 $$;
 
@@ -4005,7 +4031,7 @@ comment on function resume is
 -- Raises: 22023 for nulls and a priority out of range.
 -- Notes:  A ready job joins the end of its new lane, with a fresh run_at: claims do not look behind
 --         the mark. A running one stays: its retry would come back into a lane in which nobody has
---         announced it.
+--         announced it. Looks again if a producer has just replaced the job.
 create or replace function reprioritize(job_id bigint, priority integer)
 returns text
 language plpgsql
@@ -4019,6 +4045,7 @@ set jit = off
 as $$
 declare
   lane bigint;
+  before bigint;
   stamp timestamptz;
 begin
   if priority is null or priority not between -32768 and 32767 then
@@ -4027,9 +4054,10 @@ begin
         detail = format('priority = %s', priority),
         hint = 'It is -32768 to 32767; higher runs first.';
   end if;
-  select (j.lane_id & -65536) + priority + 32768 into lane
-  from job j where j.id = reprioritize.job_id;
-  if lane is not null then
+  loop
+    select (j.lane_id & -65536) + priority + 32768, j.lane_id into lane, before
+    from job j where j.id = reprioritize.job_id and j.lease_until is null;
+    exit when lane is null or lane = before;
     stamp := _announce(lane);
     insert into lane (id) select lane where not exists (select from lane l where l.id = lane);
     update job j
@@ -4039,7 +4067,7 @@ begin
       perform _wake(lane >> 16);
       return 'reprioritized';
     end if;
-  end if;
+  end loop;
   return _state(job_id);
 end
 $$;
@@ -5011,6 +5039,30 @@ comment on function queue_stats is
   'One row of queue_state. No figure looks at more than `bound` rows; where that does not suffice '
   'it is a lower limit, and exact is false. Errors: JQ001, 22023.';
 
+-- _routines: the functions as they are now: signature, and a hash of body and attributes.
+--
+-- Locks:  none.
+-- Raises: nothing.
+-- Notes:  A body in SQL is stored as a tree that each version of PostgreSQL writes in its own way:
+--         of those only the attributes count.
+create or replace function _routines()
+returns setof routine
+language plpgsql
+stable
+set search_path from current
+as $$
+begin
+  return query
+  select p.oid::regprocedure::text,
+    md5(concat_ws('|', p.prosrc, p.prosecdef, p.provolatile, p.proconfig))
+  from pg_proc p
+  where p.pronamespace = (
+    select c.relnamespace from pg_class c where c.oid = 'routine'::regclass);
+end
+$$;
+
+comment on function _routines is 'The functions as they are now, hashed. Private.';
+
 -- doctor: what is wrong with the queues, or about to be, and what to do.
 --
 -- Locks:  none.
@@ -5127,6 +5179,15 @@ begin
     and t.n_dead_tup > t.n_live_tup;
 
   return query
+  select 'error', 'function changed', coalesce(i.signature, r.signature),
+    case when i.signature is null then 'new since the release was installed'
+      when r.signature is null then 'missing' else 'not as the release installed it' end,
+    'Find out who changed it and why; then downgrade one release and upgrade again, or restore it.'
+  from _routines() i
+  full join routine r on r.signature = i.signature
+  where i.hash is distinct from r.hash;
+
+  return query
   select 'error', 'autovacuum is off', s.name, format('%s = %s', s.name, s.setting),
     'Queues need it: switch it on.'
   from pg_settings s
@@ -5137,7 +5198,8 @@ $$;
 comment on function doctor is
   'Findings about the queues, one row each, none if all is well: (severity error, warning or '
   'info; finding, subject, detail, hint what to do): long transactions, open producers, leases '
-  'that nobody sweeps, backlogs, dead rows, autovacuum off. Later versions may add findings.';
+  'that nobody sweeps, backlogs, dead rows, functions that were changed, autovacuum off. Later '
+  'versions may add findings.';
 
 -- _capabilities: who may call what: the one place that says so.
 --
@@ -5210,7 +5272,7 @@ comment on function _capabilities is
   'Which capability may use which function or view, one row each: the access matrix. Private.';
 
 -- _apply_grants: makes the privileges in this schema what access_grant and _capabilities say, and
--- nothing more. Each upgrade ends with it.
+-- nothing more. Each upgrade ends with it (_finish_release).
 --
 -- Locks:  access_grant against other writers; catalog rows.
 -- Raises: nothing.
@@ -5267,8 +5329,8 @@ end
 $$;
 
 comment on function _apply_grants is
-  'Makes the privileges in this schema what access_grant and _capabilities say. Private; each '
-  'upgrade calls it.';
+  'Makes the privileges in this schema what access_grant and _capabilities say. Private; '
+  '_finish_release calls it.';
 
 -- _check_access: refuses a capability or role that is not there.
 --
@@ -5361,7 +5423,28 @@ comment on function revoke_access is
   'Takes a capability back from a role; nothing happens if it had it not. Owner only. Errors: '
   '22023.';
 
-do $$ begin perform _apply_grants(); end $$;
+-- _finish_release: what each installation, upgrade and downgrade ends with.
+--
+-- Locks:  as _apply_grants.
+-- Raises: nothing.
+create or replace function _finish_release()
+returns void
+language plpgsql
+volatile
+set search_path from current
+as $$
+begin
+  perform _apply_grants();
+  delete from routine r;
+  insert into routine (signature, hash) select r.signature, r.hash from _routines() r;
+end
+$$;
+
+comment on function _finish_release is
+  'Gives recorded access again, and remembers the functions for doctor. Private; each upgrade '
+  'calls it.';
+
+do $$ begin perform _finish_release(); end $$;
 
 insert into alembic_version (version_num) values ('0001');
 

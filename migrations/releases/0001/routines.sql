@@ -1884,7 +1884,7 @@ as $$
 declare
   target queue;
   other text;
-  dropped bigint;
+  dropped bigint := 0::bigint;
 begin
   if force is null then
     raise exception 'force must not be null' using errcode = '22023';
@@ -1908,12 +1908,17 @@ begin
         hint = 'Let them finish, or drop it with force => true.';
   end if;
   update queue q set current = false where q.version = target.version;
-  with removed as (
+  if force then
     delete from job j
-    where j.lane_id between target.id << 16 and (target.id << 16) + 65535 and j.lane_id > 0
-    returning j.id
-  )
-  select count(*) into dropped from removed;
+    where j.id = any (array(
+      select x.id
+      from job x
+      where x.lane_id between target.id << 16 and (target.id << 16) + 65535 and x.lane_id > 0
+      order by x.id
+      for update
+    ));
+    get diagnostics dropped = row_count;
+  end if;
   delete from dedup d where d.queue_id = target.id;
   delete from lane l where l.id between target.id << 16 and (target.id << 16) + 65535;
   delete from mark m where m.lane_id between target.id << 16 and (target.id << 16) + 65535;
@@ -3271,7 +3276,7 @@ comment on function _state is
 -- Locks:  the job's row; as _keep.
 -- Raises: 22023 for null.
 -- Notes:  A running handler learns it from its next heartbeat or ack: 'gone'. The job becomes
---         history if its queue keeps any.
+--         history if its queue keeps any. Looks again if a producer has just replaced it.
 create or replace function cancel(job_id bigint)
 returns text
 language plpgsql
@@ -3286,12 +3291,15 @@ as $$
 declare
   ended job[];
 begin
-  delete from job j where j.id = cancel.job_id returning array[j] into ended;
-  if not found then
-    return _state(job_id);
-  end if;
-  perform _keep(ended, 'cancelled');
-  return 'cancelled';
+  loop
+    delete from job j where j.id = cancel.job_id returning array[j] into ended;
+    if found then
+      perform _keep(ended, 'cancelled');
+      return 'cancelled';
+    end if;
+    exit when _state(job_id) = 'gone';
+  end loop;
+  return 'gone';
 end
 $$;
 
@@ -3303,8 +3311,8 @@ comment on function cancel is
 --
 -- Locks:  the job's row; a producer's locks in its lane (_announce).
 -- Raises: 22023 for null.
--- Notes:  Looks again if somebody has given the job another priority meanwhile: its new run_at must
---         be announced in the lane that it is in.
+-- Notes:  Looks again if somebody has given the job another priority meanwhile, or replaced it: its
+--         new run_at must be announced in the lane that it is in.
 create or replace function promote(job_id bigint)
 returns text
 language plpgsql
@@ -3317,12 +3325,12 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-  lane bigint := (select j.lane_id from job j where j.id = promote.job_id);
-  before bigint;
+  lane bigint;
   stamp timestamptz;
+  state text := _state(job_id);
 begin
-  while lane is distinct from before loop
-    before := lane;
+  while state = 'scheduled' loop
+    lane := (select j.lane_id from job j where j.id = promote.job_id);
     stamp := _announce(lane);
     update job j
     set run_at = stamp
@@ -3335,9 +3343,9 @@ begin
       perform _wake(lane >> 16);
       return 'promoted';
     end if;
-    lane := (select j.lane_id from job j where j.id = promote.job_id);
+    state := _state(job_id);
   end loop;
-  return _state(job_id);
+  return state;
 end
 $$;
 
@@ -3350,7 +3358,7 @@ comment on function promote is
 -- Locks:  the job's row.
 -- Raises: 22023 for null.
 -- Notes:  Its run_at becomes infinity, outside every scan: any number of suspended jobs costs
---         claims nothing.
+--         claims nothing. Looks again if a producer has just replaced the job.
 create or replace function suspend(job_id bigint)
 returns text
 language plpgsql
@@ -3362,14 +3370,20 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
+declare
+  state text;
 begin
-  update job j
-  set resume_at = j.run_at, run_at = 'infinity'
-  where j.id = suspend.job_id and j.lease_until is null and j.resume_at is null;
-  if found then
-    return 'suspended';
-  end if;
-  return _state(job_id);
+  loop
+    update job j
+    set resume_at = j.run_at, run_at = 'infinity'
+    where j.id = suspend.job_id and j.lease_until is null and j.resume_at is null;
+    if found then
+      return 'suspended';
+    end if;
+    state := _state(job_id);
+    exit when state in ('suspended', 'running', 'gone');
+  end loop;
+  return state;
 end
 $$;
 
@@ -3394,12 +3408,12 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-  lane bigint := (select j.lane_id from job j where j.id = resume.job_id);
-  before bigint;
+  lane bigint;
   stamp timestamptz;
+  state text := _state(job_id);
 begin
-  while lane is distinct from before loop
-    before := lane;
+  while state = 'suspended' loop
+    lane := (select j.lane_id from job j where j.id = resume.job_id);
     stamp := _announce(lane);
     update job j
     set run_at = greatest(j.resume_at, stamp), resume_at = null
@@ -3408,9 +3422,9 @@ begin
       perform _wake(lane >> 16);
       return 'resumed';
     end if;
-    lane := (select j.lane_id from job j where j.id = resume.job_id);
+    state := _state(job_id);
   end loop;
-  return _state(job_id);
+  return state;
 end
 $$;
 
@@ -3425,7 +3439,7 @@ comment on function resume is
 -- Raises: 22023 for nulls and a priority out of range.
 -- Notes:  A ready job joins the end of its new lane, with a fresh run_at: claims do not look behind
 --         the mark. A running one stays: its retry would come back into a lane in which nobody has
---         announced it.
+--         announced it. Looks again if a producer has just replaced the job.
 create or replace function reprioritize(job_id bigint, priority integer)
 returns text
 language plpgsql
@@ -3439,6 +3453,7 @@ set jit = off
 as $$
 declare
   lane bigint;
+  before bigint;
   stamp timestamptz;
 begin
   if priority is null or priority not between -32768 and 32767 then
@@ -3447,9 +3462,10 @@ begin
         detail = format('priority = %s', priority),
         hint = 'It is -32768 to 32767; higher runs first.';
   end if;
-  select (j.lane_id & -65536) + priority + 32768 into lane
-  from job j where j.id = reprioritize.job_id;
-  if lane is not null then
+  loop
+    select (j.lane_id & -65536) + priority + 32768, j.lane_id into lane, before
+    from job j where j.id = reprioritize.job_id and j.lease_until is null;
+    exit when lane is null or lane = before;
     stamp := _announce(lane);
     insert into lane (id) select lane where not exists (select from lane l where l.id = lane);
     update job j
@@ -3459,7 +3475,7 @@ begin
       perform _wake(lane >> 16);
       return 'reprioritized';
     end if;
-  end if;
+  end loop;
   return _state(job_id);
 end
 $$;
@@ -4431,6 +4447,30 @@ comment on function queue_stats is
   'One row of queue_state. No figure looks at more than `bound` rows; where that does not suffice '
   'it is a lower limit, and exact is false. Errors: JQ001, 22023.';
 
+-- _routines: the functions as they are now: signature, and a hash of body and attributes.
+--
+-- Locks:  none.
+-- Raises: nothing.
+-- Notes:  A body in SQL is stored as a tree that each version of PostgreSQL writes in its own way:
+--         of those only the attributes count.
+create or replace function _routines()
+returns setof routine
+language plpgsql
+stable
+set search_path from current
+as $$
+begin
+  return query
+  select p.oid::regprocedure::text,
+    md5(concat_ws('|', p.prosrc, p.prosecdef, p.provolatile, p.proconfig))
+  from pg_proc p
+  where p.pronamespace = (
+    select c.relnamespace from pg_class c where c.oid = 'routine'::regclass);
+end
+$$;
+
+comment on function _routines is 'The functions as they are now, hashed. Private.';
+
 -- doctor: what is wrong with the queues, or about to be, and what to do.
 --
 -- Locks:  none.
@@ -4547,6 +4587,15 @@ begin
     and t.n_dead_tup > t.n_live_tup;
 
   return query
+  select 'error', 'function changed', coalesce(i.signature, r.signature),
+    case when i.signature is null then 'new since the release was installed'
+      when r.signature is null then 'missing' else 'not as the release installed it' end,
+    'Find out who changed it and why; then downgrade one release and upgrade again, or restore it.'
+  from _routines() i
+  full join routine r on r.signature = i.signature
+  where i.hash is distinct from r.hash;
+
+  return query
   select 'error', 'autovacuum is off', s.name, format('%s = %s', s.name, s.setting),
     'Queues need it: switch it on.'
   from pg_settings s
@@ -4557,7 +4606,8 @@ $$;
 comment on function doctor is
   'Findings about the queues, one row each, none if all is well: (severity error, warning or '
   'info; finding, subject, detail, hint what to do): long transactions, open producers, leases '
-  'that nobody sweeps, backlogs, dead rows, autovacuum off. Later versions may add findings.';
+  'that nobody sweeps, backlogs, dead rows, functions that were changed, autovacuum off. Later '
+  'versions may add findings.';
 
 -- _capabilities: who may call what: the one place that says so.
 --
@@ -4630,7 +4680,7 @@ comment on function _capabilities is
   'Which capability may use which function or view, one row each: the access matrix. Private.';
 
 -- _apply_grants: makes the privileges in this schema what access_grant and _capabilities say, and
--- nothing more. Each upgrade ends with it.
+-- nothing more. Each upgrade ends with it (_finish_release).
 --
 -- Locks:  access_grant against other writers; catalog rows.
 -- Raises: nothing.
@@ -4687,8 +4737,8 @@ end
 $$;
 
 comment on function _apply_grants is
-  'Makes the privileges in this schema what access_grant and _capabilities say. Private; each '
-  'upgrade calls it.';
+  'Makes the privileges in this schema what access_grant and _capabilities say. Private; '
+  '_finish_release calls it.';
 
 -- _check_access: refuses a capability or role that is not there.
 --
@@ -4781,4 +4831,25 @@ comment on function revoke_access is
   'Takes a capability back from a role; nothing happens if it had it not. Owner only. Errors: '
   '22023.';
 
-do $$ begin perform _apply_grants(); end $$;
+-- _finish_release: what each installation, upgrade and downgrade ends with.
+--
+-- Locks:  as _apply_grants.
+-- Raises: nothing.
+create or replace function _finish_release()
+returns void
+language plpgsql
+volatile
+set search_path from current
+as $$
+begin
+  perform _apply_grants();
+  delete from routine r;
+  insert into routine (signature, hash) select r.signature, r.hash from _routines() r;
+end
+$$;
+
+comment on function _finish_release is
+  'Gives recorded access again, and remembers the functions for doctor. Private; each upgrade '
+  'calls it.';
+
+do $$ begin perform _finish_release(); end $$;

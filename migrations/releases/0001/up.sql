@@ -384,6 +384,18 @@ comment on table access_grant is
 comment on column access_grant.role is 'An existing role.';
 comment on column access_grant.capability is 'producer, worker, observer or admin.';
 
+-- routine: what the functions of this release looked like when they were installed, so that doctor
+-- can tell if somebody has changed one since.
+create table routine (
+  signature text primary key,
+  hash text not null
+);
+
+comment on table routine is
+  'The functions as they were installed. Written by each installation and upgrade, read by doctor.';
+comment on column routine.signature is 'Name and argument types.';
+comment on column routine.hash is 'MD5 of body and attributes.';
+
 -- claimed_job: a row of claim. A type of its own, so that it can gain attributes without a change
 -- of claim's signature.
 create type claimed_job as (

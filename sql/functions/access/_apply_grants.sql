@@ -1,5 +1,5 @@
 -- _apply_grants: makes the privileges in this schema what access_grant and _capabilities say, and
--- nothing more. Each upgrade ends with it.
+-- nothing more. Each upgrade ends with it (_finish_release).
 --
 -- Locks:  access_grant against other writers; catalog rows.
 -- Raises: nothing.
@@ -56,5 +56,5 @@ end
 $$;
 
 comment on function _apply_grants is
-  'Makes the privileges in this schema what access_grant and _capabilities say. Private; each '
-  'upgrade calls it.';
+  'Makes the privileges in this schema what access_grant and _capabilities say. Private; '
+  '_finish_release calls it.';

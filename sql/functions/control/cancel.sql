@@ -3,7 +3,7 @@
 -- Locks:  the job's row; as _keep.
 -- Raises: 22023 for null.
 -- Notes:  A running handler learns it from its next heartbeat or ack: 'gone'. The job becomes
---         history if its queue keeps any.
+--         history if its queue keeps any. Looks again if a producer has just replaced it.
 create or replace function cancel(job_id bigint)
 returns text
 language plpgsql
@@ -18,12 +18,15 @@ as $$
 declare
   ended job[];
 begin
-  delete from job j where j.id = cancel.job_id returning array[j] into ended;
-  if not found then
-    return _state(job_id);
-  end if;
-  perform _keep(ended, 'cancelled');
-  return 'cancelled';
+  loop
+    delete from job j where j.id = cancel.job_id returning array[j] into ended;
+    if found then
+      perform _keep(ended, 'cancelled');
+      return 'cancelled';
+    end if;
+    exit when _state(job_id) = 'gone';
+  end loop;
+  return 'gone';
 end
 $$;
 

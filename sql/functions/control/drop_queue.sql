@@ -20,7 +20,7 @@ as $$
 declare
   target queue;
   other text;
-  dropped bigint;
+  dropped bigint := 0::bigint;
 begin
   if force is null then
     raise exception 'force must not be null' using errcode = '22023';
@@ -44,12 +44,17 @@ begin
         hint = 'Let them finish, or drop it with force => true.';
   end if;
   update queue q set current = false where q.version = target.version;
-  with removed as (
+  if force then
     delete from job j
-    where j.lane_id between target.id << 16 and (target.id << 16) + 65535 and j.lane_id > 0
-    returning j.id
-  )
-  select count(*) into dropped from removed;
+    where j.id = any (array(
+      select x.id
+      from job x
+      where x.lane_id between target.id << 16 and (target.id << 16) + 65535 and x.lane_id > 0
+      order by x.id
+      for update
+    ));
+    get diagnostics dropped = row_count;
+  end if;
   delete from dedup d where d.queue_id = target.id;
   delete from lane l where l.id between target.id << 16 and (target.id << 16) + 65535;
   delete from mark m where m.lane_id between target.id << 16 and (target.id << 16) + 65535;

@@ -2,8 +2,8 @@
 --
 -- Locks:  the job's row; a producer's locks in its lane (_announce).
 -- Raises: 22023 for null.
--- Notes:  Looks again if somebody has given the job another priority meanwhile: its new run_at must
---         be announced in the lane that it is in.
+-- Notes:  Looks again if somebody has given the job another priority meanwhile, or replaced it: its
+--         new run_at must be announced in the lane that it is in.
 create or replace function promote(job_id bigint)
 returns text
 language plpgsql
@@ -16,12 +16,12 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-  lane bigint := (select j.lane_id from job j where j.id = promote.job_id);
-  before bigint;
+  lane bigint;
   stamp timestamptz;
+  state text := _state(job_id);
 begin
-  while lane is distinct from before loop
-    before := lane;
+  while state = 'scheduled' loop
+    lane := (select j.lane_id from job j where j.id = promote.job_id);
     stamp := _announce(lane);
     update job j
     set run_at = stamp
@@ -34,9 +34,9 @@ begin
       perform _wake(lane >> 16);
       return 'promoted';
     end if;
-    lane := (select j.lane_id from job j where j.id = promote.job_id);
+    state := _state(job_id);
   end loop;
-  return _state(job_id);
+  return state;
 end
 $$;
 

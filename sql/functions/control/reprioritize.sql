@@ -4,7 +4,7 @@
 -- Raises: 22023 for nulls and a priority out of range.
 -- Notes:  A ready job joins the end of its new lane, with a fresh run_at: claims do not look behind
 --         the mark. A running one stays: its retry would come back into a lane in which nobody has
---         announced it.
+--         announced it. Looks again if a producer has just replaced the job.
 create or replace function reprioritize(job_id bigint, priority integer)
 returns text
 language plpgsql
@@ -18,6 +18,7 @@ set jit = off
 as $$
 declare
   lane bigint;
+  before bigint;
   stamp timestamptz;
 begin
   if priority is null or priority not between -32768 and 32767 then
@@ -26,9 +27,10 @@ begin
         detail = format('priority = %s', priority),
         hint = 'It is -32768 to 32767; higher runs first.';
   end if;
-  select (j.lane_id & -65536) + priority + 32768 into lane
-  from job j where j.id = reprioritize.job_id;
-  if lane is not null then
+  loop
+    select (j.lane_id & -65536) + priority + 32768, j.lane_id into lane, before
+    from job j where j.id = reprioritize.job_id and j.lease_until is null;
+    exit when lane is null or lane = before;
     stamp := _announce(lane);
     insert into lane (id) select lane where not exists (select from lane l where l.id = lane);
     update job j
@@ -38,7 +40,7 @@ begin
       perform _wake(lane >> 16);
       return 'reprioritized';
     end if;
-  end if;
+  end loop;
   return _state(job_id);
 end
 $$;

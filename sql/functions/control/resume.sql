@@ -15,12 +15,12 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-  lane bigint := (select j.lane_id from job j where j.id = resume.job_id);
-  before bigint;
+  lane bigint;
   stamp timestamptz;
+  state text := _state(job_id);
 begin
-  while lane is distinct from before loop
-    before := lane;
+  while state = 'suspended' loop
+    lane := (select j.lane_id from job j where j.id = resume.job_id);
     stamp := _announce(lane);
     update job j
     set run_at = greatest(j.resume_at, stamp), resume_at = null
@@ -29,9 +29,9 @@ begin
       perform _wake(lane >> 16);
       return 'resumed';
     end if;
-    lane := (select j.lane_id from job j where j.id = resume.job_id);
+    state := _state(job_id);
   end loop;
-  return _state(job_id);
+  return state;
 end
 $$;
 

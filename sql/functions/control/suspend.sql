@@ -3,7 +3,7 @@
 -- Locks:  the job's row.
 -- Raises: 22023 for null.
 -- Notes:  Its run_at becomes infinity, outside every scan: any number of suspended jobs costs
---         claims nothing.
+--         claims nothing. Looks again if a producer has just replaced the job.
 create or replace function suspend(job_id bigint)
 returns text
 language plpgsql
@@ -15,14 +15,20 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
+declare
+  state text;
 begin
-  update job j
-  set resume_at = j.run_at, run_at = 'infinity'
-  where j.id = suspend.job_id and j.lease_until is null and j.resume_at is null;
-  if found then
-    return 'suspended';
-  end if;
-  return _state(job_id);
+  loop
+    update job j
+    set resume_at = j.run_at, run_at = 'infinity'
+    where j.id = suspend.job_id and j.lease_until is null and j.resume_at is null;
+    if found then
+      return 'suspended';
+    end if;
+    state := _state(job_id);
+    exit when state in ('suspended', 'running', 'gone');
+  end loop;
+  return state;
 end
 $$;
 

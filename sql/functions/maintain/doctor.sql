@@ -114,6 +114,15 @@ begin
     and t.n_dead_tup > t.n_live_tup;
 
   return query
+  select 'error', 'function changed', coalesce(i.signature, r.signature),
+    case when i.signature is null then 'new since the release was installed'
+      when r.signature is null then 'missing' else 'not as the release installed it' end,
+    'Find out who changed it and why; then downgrade one release and upgrade again, or restore it.'
+  from _routines() i
+  full join routine r on r.signature = i.signature
+  where i.hash is distinct from r.hash;
+
+  return query
   select 'error', 'autovacuum is off', s.name, format('%s = %s', s.name, s.setting),
     'Queues need it: switch it on.'
   from pg_settings s
@@ -124,4 +133,5 @@ $$;
 comment on function doctor is
   'Findings about the queues, one row each, none if all is well: (severity error, warning or '
   'info; finding, subject, detail, hint what to do): long transactions, open producers, leases '
-  'that nobody sweeps, backlogs, dead rows, autovacuum off. Later versions may add findings.';
+  'that nobody sweeps, backlogs, dead rows, functions that were changed, autovacuum off. Later '
+  'versions may add findings.';
