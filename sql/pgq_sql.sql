@@ -579,13 +579,14 @@ create type queue_state as (
 comment on type queue_state is 'The state of a queue, as queue_stats answers it.';
 comment on column queue_state.queue is 'Name of the queue.';
 comment on column queue_state.paused is 'Whether claims find nothing.';
-comment on column queue_state.ready is 'Jobs that could be claimed now.';
+comment on column queue_state.ready is
+  'Jobs that are due and under no lease, also while the queue is paused.';
 comment on column queue_state.scheduled is 'Jobs whose run time is to come.';
 comment on column queue_state.suspended is 'Jobs that wait for resume.';
 comment on column queue_state.running is 'Jobs under a lease.';
 comment on column queue_state.dead is 'Rows of dead_jobs.';
 comment on column queue_state.oldest_ready is
-  'For how long the first ready job has been due; null if none is.';
+  'For how long the first ready job has been due, or its last lease over; null if none is.';
 comment on column queue_state.done_last_minute is
   'Jobs finished or cancelled in the last minute; null if the queue keeps no history.';
 comment on column queue_state.dead_last_minute is 'Jobs that died in the last minute.';
@@ -679,6 +680,8 @@ comment on function _check_options is
 --
 -- Locks:  none.
 -- Raises: 22023.
+-- Notes:  Compared twice: PostgreSQL compares with years of 360 days, and _exact counts 365.25, so
+--         that '-1 year 360 days' is 0 for the first and minus five days for the second.
 create or replace function _check_duration(
   what text,
   duration interval,
@@ -690,7 +693,9 @@ immutable
 set search_path from current
 as $$
 begin
-  if duration is null or duration between '0' and '9007199254740 ms'
+  if duration is null
+    or (duration between '0' and '9007199254740 ms'
+      and date_part('epoch', duration) between 0 and 9007199254.74)
     or (forever and not isfinite(duration) and duration > '0')
   then
     return;
@@ -746,7 +751,7 @@ set search_path from current
 as $$
 begin
   perform _check_duration(what, duration);
-  if duration < '1 ms' then
+  if date_part('epoch', duration) < 0.001 then
     raise exception '% must be at least 1 ms', what
       using errcode = '22023', detail = format('%s = %s', what, duration);
   end if;
@@ -912,7 +917,7 @@ comment on function _check_job is
 --
 -- Locks:  none.
 -- Raises: nothing.
--- Notes:  Null for headers, priority, delay or run_at means not given.
+-- Notes:  Null for headers, priority, delay or run_at means not given. delay as in _check_duration.
 create or replace function _can_be_job(
   payload jsonb,
   headers jsonb,
@@ -929,7 +934,9 @@ return coalesce(octet_length(payload::text) <= max_payload, false)
   and (headers is null
     or jsonb_typeof(headers) = 'object' and octet_length(headers::text) <= max_payload)
   and (priority is null or priority between -32768 and 32767)
-  and (delay is null or delay between '0' and '9007199254740 ms')
+  and (delay is null
+    or delay between '0' and '9007199254740 ms'
+      and date_part('epoch', delay) between 0 and 9007199254.74)
   and (run_at is null
     or isfinite(run_at) and run_at <= clock + interval '9007199254740 ms');
 
@@ -1671,9 +1678,10 @@ comment on function _done_day is 'Name of the partition of done_job for an insta
 --
 -- Locks:  done_job against others who make one, until the transaction ends; not against anybody who
 --         reads or writes history.
--- Raises: nothing.
+-- Raises: 55006 from PostgreSQL, if a query of the same session is reading done_job meanwhile.
 -- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock
---         out all readers and writers. Sweeps make tomorrow's in time, so that no ack need do it.
+--         out all readers and writers. Sweeps make tomorrow's in time (_make_days), so that no ack need
+--         do it.
 create or replace function _add_done_day(instant timestamptz)
 returns void
 language plpgsql
@@ -1683,6 +1691,7 @@ as $$
 declare
   opens constant timestamptz := date_trunc('day', instant, 'UTC');
   part constant text := _done_day(instant);
+  grantee oid;
 begin
   if to_regclass(part) is not null or not isfinite(instant) then
     return;
@@ -1692,6 +1701,16 @@ begin
     return;
   end if;
   execute format('create table %I (like done_job including all)', part);
+  -- What default privileges gave, only grant_access may give.
+  for grantee in
+    select distinct g.grantee
+    from pg_class c
+    cross join lateral aclexplode(c.relacl) g
+    where c.oid = part::regclass and g.grantee <> c.relowner
+  loop
+    execute format('revoke all on %I from %s', part,
+      case grantee when 0 then 'public' else grantee::regrole::text end);
+  end loop;
   execute format('alter table done_job attach partition %I for values from (%L) to (%L)',
     part, opens, opens + interval '24 hours');
 end
@@ -1992,6 +2011,9 @@ begin
   ));
   get diagnostics purged = row_count;
 
+  if target.current and target.keep_done is not null then
+    perform _make_days();
+  end if;
   if recovered + late > 0 then
     perform _wake(queue_id);
   end if;
@@ -2223,7 +2245,7 @@ comment on function _change_queues is 'Locks table queue against other changes. 
 
 -- create_queue: makes a queue, unless one of that name is there already.
 --
--- Locks:  as _change_queues, if there is none.
+-- Locks:  as _change_queues, if there is none; with keep_done as _add_done_day.
 -- Raises: 22023 for a bad name or setting; JQ001 no such dead letter queue; JQ005 unknown option.
 -- Notes:  Null for a setting means its default. A queue that is there is left unchanged, so that
 --         deploy scripts may call this each time.
@@ -2287,17 +2309,17 @@ end
 $$;
 
 comment on function create_queue is
-  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, not beginning with '
-  'pgq. Settings and defaults: max_attempts 5 runs, visibility_timeout 30 s, retry_backoff '
-  'exponential, retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, retry_jitter '
-  '[0.8,1.2], expires_in none, keep_done 0 (no history of done jobs), keep_dead 14 days, '
-  'dead_letter_queue none (dead jobs go to dead_jobs), notify true, max_payload 1048576 bytes. '
-  'Answers true if made, false if it was there (left unchanged). Errors: 22023, JQ001, JQ004, '
+  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, the '
+  'beginning "pgq." is reserved. Settings and defaults: max_attempts 5 runs, visibility_timeout '
+  '30 s, retry_backoff exponential, retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, '
+  'retry_jitter [0.8,1.2], expires_in none, keep_done 0 (no history of done jobs), keep_dead 14 '
+  'days, dead_letter_queue none (dead jobs go to dead_jobs), notify true, max_payload 1048576 '
+  'bytes. Answers true if made, false if it was there (left unchanged). Errors: 22023, JQ001, '
   'JQ005.';
 
 -- alter_queue: changes settings of a queue, for the jobs that are enqueued from then on.
 --
--- Locks:  as _change_queues.
+-- Locks:  as _change_queues; with keep_done as _add_done_day.
 -- Raises: JQ001 no such queue or dead letter queue; 22023 for bad settings; JQ004 if dead letters
 --         would go round in a circle; JQ005 unknown option.
 -- Notes:  Null leaves a setting as it is; reset names those that go back to their default. Jobs
@@ -2415,7 +2437,8 @@ comment on function resume_queue is
 
 -- purge_queue: removes every job of a queue that does not run.
 --
--- Locks:  the rows; those that a claim is just taking are waited for and then left alone.
+-- Locks:  the rows, in id order; those that a claim is just taking are waited for and then left
+--         alone. Rows of dedup, as _keep.
 -- Raises: JQ001 no such queue; 22023 for null.
 -- Notes:  Nothing of them is kept, neither as history nor as dead jobs.
 create or replace function purge_queue(queue text)
@@ -2435,15 +2458,28 @@ declare
 begin
   with removed as (
     delete from job j
-    where j.lane_id between target.id << 16 and (target.id << 16) + 65535
-      and j.lane_id > 0
-      and (j.lease_until is null or j.lease_until <= _now())
+    where j.id = any (array(
+      select x.id
+      from job x
+      where x.lane_id between target.id << 16 and (target.id << 16) + 65535
+        and x.lane_id > 0
+        and (x.lease_until is null or x.lease_until <= _now())
+      order by x.id
+      for update
+    ))
     returning j.id, j.lane_id, j.dedup_key
   ), freed as (
     delete from dedup d
-    using removed r
-    where r.dedup_key is not null
-      and d.queue_id = r.lane_id >> 16 and d.key = r.dedup_key and d.job_id = r.id
+    where d.ctid = any (array(
+      select x.ctid
+      from removed r
+      cross join lateral (
+        select k.ctid from dedup k
+        where k.queue_id = r.lane_id >> 16 and k.key = r.dedup_key and k.job_id = r.id
+        for update skip locked
+      ) x
+      where r.dedup_key is not null
+    ))
   )
   select count(*) into purged from removed r;
   return purged;
@@ -2451,12 +2487,13 @@ end
 $$;
 
 comment on function purge_queue is
-  'Removes every job of the queue that does not run: ready, scheduled, suspended. Nothing of them '
-  'is kept. Answers how many. Errors: JQ001, 22023.';
+  'Removes every job of the queue that does not run: ready (also if its lease ran '
+  'out), scheduled, suspended. Nothing of them is kept. Answers how many. Errors: JQ001, 22023.';
 
 -- drop_queue: removes a queue, with force also its live jobs, running ones included.
 --
--- Locks:  as _change_queues; with force the rows of its jobs.
+-- Locks:  as _change_queues; its rows of dedup, by key; with force the rows of its jobs, in id
+--         order; then its rows of lane and mark.
 -- Raises: JQ001 no such queue; JQ004 it has jobs, or is the dead letter queue of another; 22023 for
 --         nulls.
 -- Notes:  Dead and done jobs stay for as long as its settings said. What a producer commits that
@@ -2500,6 +2537,7 @@ begin
         hint = 'Let them finish, or drop it with force => true.';
   end if;
   update queue q set current = false where q.version = target.version;
+  delete from dedup d where d.queue_id = target.id;
   if force then
     delete from job j
     where j.id = any (array(
@@ -2511,7 +2549,6 @@ begin
     ));
     get diagnostics dropped = row_count;
   end if;
-  delete from dedup d where d.queue_id = target.id;
   delete from lane l where l.id between target.id << 16 and (target.id << 16) + 65535;
   delete from mark m where m.lane_id between target.id << 16 and (target.id << 16) + 65535;
   return dropped;
@@ -2527,7 +2564,11 @@ comment on function drop_queue is
 --
 -- Locks:  none.
 -- Raises: 22023.
-create or replace function _check_key(dedup_key text, dedup_mode text)
+create or replace function _check_key(
+  dedup_key text,
+  dedup_mode text,
+  item bigint default null
+)
 returns void
 language plpgsql
 immutable
@@ -2537,7 +2578,8 @@ begin
   if not octet_length(dedup_key) between 1 and 1000 then
     raise exception 'dedup_key must have 1 to 1000 bytes'
       using errcode = '22023',
-        detail = format('%s bytes', octet_length(dedup_key)),
+        detail = concat_ws(
+          ': ', 'item ' || item, format('%s bytes', octet_length(dedup_key))),
         hint = 'For a longer one use its hash.';
   end if;
   if dedup_mode not in ('ignore', 'replace') then
@@ -2553,15 +2595,18 @@ end
 $$;
 
 comment on function _check_key is
-  'Refuses an impossible dedup_key or dedup_mode (22023); null means not given. Private.';
+  'Refuses an impossible dedup_key or dedup_mode (22023), naming the item of a batch; null means '
+  'not given. Private.';
 
 -- _take_key: makes a job about to be inserted the holder of a dedup key, or says who holds it.
 --
--- Locks:  the key: another transaction that has taken it is waited for.
--- Raises: nothing.
+-- Locks:  the key: another transaction that has taken it is waited for. With to_replace the key's
+--         row also if a job holds it, before that job: so no two producers replace it at once, and
+--         a batch can take all its keys, in order, before it locks a job.
+-- Raises: 40001 above READ COMMITTED, if the key was taken since the snapshot.
 -- Notes:  Answers null if the key is the caller's now: insert the job and call _give_key. A holder
 --         that is gone does not count: its row is taken over.
-create or replace function _take_key(queue_id bigint, key text)
+create or replace function _take_key(queue_id bigint, key text, to_replace boolean)
 returns bigint
 language plpgsql
 volatile
@@ -2580,8 +2625,14 @@ begin
     if found then
       return null;
     end if;
-    select d.job_id into holder
-    from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key;
+    if to_replace then
+      select d.job_id into holder
+      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key
+      for update;
+    else
+      select d.job_id into holder
+      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key;
+    end if;
     if found then
       if exists (select from job j where j.id = holder) then
         return holder;
@@ -2688,17 +2739,18 @@ comment on function _withdraw is
 -- Raises: JQ001 no such queue; JQ005 unknown option; JQ007 payload or headers too large; 22023
 --         null, negative or out-of-range arguments.
 -- Notes:  delay wins over run_at; a run_at in the past becomes now. expires_in counts from the run
---         time. With `replace`, a job that does not run keeps its id, its place if no run time and
---         no other priority is given, and its suspension; all else is new. One that runs is left
---         alone, and the new job has the key from then on. Null for an option means the queue's
---         default. The size is that of the JSON text: a few stored bytes such as 1e131071 print as
---         131,072. PL/pgSQL prepares each expression anew in each transaction, 1.5 us apiece, and
---         each statement costs several. So the usual call, a payload and no options in a
---         transaction that is still in its first 100 ms slot, is one statement: it finds the queue,
---         locks the slot as _announce does, reads the clock under the locks, checks that the slot
---         has not ended, inserts, and tests for idle consumers. Whatever it cannot do is left to
---         the second part, which does all other calls. One statement took 40 us of processor time
---         where separate ones took 53; a bare INSERT of the row takes 20.
+--         time, or from now if a replaced job's is past. With `replace`, a job that does not run
+--         keeps its id, its place if no run time and no other priority is given, and its
+--         suspension; all else is new. One that runs is left alone, and the new job has the key
+--         from then on. Null for an option means the queue's default. The size is that of the JSON
+--         text: a few stored bytes such as 1e131071 print as 131,072. PL/pgSQL prepares each
+--         expression anew in each transaction, 1.5 us apiece, and each statement costs several. So
+--         the usual call, a payload and no options in a transaction that is still in its first 100
+--         ms slot, is one statement: it finds the queue, locks the slot as _announce does, reads
+--         the clock under the locks, checks that the slot has not ended, inserts, and tests for
+--         idle consumers. Whatever it cannot do is left to the second part, which does all other
+--         calls. One statement took 40 us of processor time where separate ones took 53; a bare
+--         INSERT of the row takes 20.
 create or replace function enqueue(
   queue text,
   payload jsonb default '{}',
@@ -2776,7 +2828,7 @@ begin
     perform _check_options(options);
     outcome := 'inserted';
     while dedup_key is not null loop
-      holder := _take_key(target.id, dedup_key);
+      holder := _take_key(target.id, dedup_key, dedup_mode is not distinct from 'replace');
       exit when holder is null;
       if dedup_mode is distinct from 'replace' then
         job_id := holder;
@@ -2813,7 +2865,7 @@ begin
       case when replaced.resume_at is null then run_at else 'infinity' end,
       case when replaced.resume_at is not null then run_at end,
       clock, target.version, coalesce(replaced.token, 0),
-      run_at + coalesce(_exact(expires_in), target.expires_in), _exact(expires_in),
+      greatest(run_at, clock) + coalesce(_exact(expires_in), target.expires_in), _exact(expires_in),
       target.keep_done, dedup_key, max_attempts, _exact(visibility_timeout), retry_backoff,
       retry_factor, _exact(retry_delay), _exact(retry_max_delay), retry_jitter, headers, payload
     )
@@ -2833,9 +2885,10 @@ comment on function enqueue is
   'higher runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). '
   'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. dedup_key, 1 to '
   '1000 bytes: while a live job of the queue has it, dedup_mode ignore (the default) keeps that '
-  'job, and replace puts this one in its place unless it runs. Answers (job_id, outcome): '
-  'inserted, existing or replaced. Errors: JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED '
-  'if another transaction has just taken the key.';
+  'job, and replace puts this one in its place; if that one runs it goes on, and this one is '
+  'inserted and has the key. Answers (job_id, outcome): inserted, existing or replaced. Errors: '
+  'JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED if another transaction has just taken '
+  'the key.';
 
 -- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or
 -- none.
@@ -2898,15 +2951,19 @@ begin
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
-    perform _check_key(k, case when k is not null or dedup_keys is null then dedup_mode end)
-    from unnest(coalesce(dedup_keys, '{null}')) k;
+    -- A batch with keys may have items without: their mode is checked all the same.
+    perform _check_key(
+      case when dedup_keys is not null then coalesce(u.key, '-') end, dedup_mode, u.ordinal)
+    from unnest(coalesce(dedup_keys, '{null}')) with ordinality u (key, ordinal);
     if cardinality(payloads) = 0 then
       return;
     end if;
     if num_nonnulls(variadic dedup_keys) > 0 then
       perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
-      perform _take_key(target.id, k.key)
-      from (select distinct d.key from unnest(dedup_keys) d (key) order by d.key) k
+      perform _take_key(target.id, k.key, dedup_mode is not distinct from 'replace')
+      from (
+        select distinct d.key collate "C" as key from unnest(dedup_keys) d (key) order by 1
+      ) k
       where k.key is not null;
       for i in 1..cardinality(payloads) loop
         return query
@@ -3833,6 +3890,7 @@ comment on function next_run_at is
 --
 -- Locks:  none.
 -- Raises: 22023 if job_id is null.
+-- Notes:  A lease that ran out still counts as running: the job is a sweep's to bring back.
 create or replace function _state(job_id bigint)
 returns text
 language plpgsql
@@ -4080,10 +4138,11 @@ comment on function reprioritize is
 -- _dead_ids: the dead jobs that redrive and discard_dead are about, locked.
 --
 -- Locks:  the dead rows, in id order; those of a whole queue only if nobody else holds them.
--- Raises: 22023 unless exactly one of dead_ids and queue is given, for nulls in dead_ids and for
---         n < 0; JQ001 no such queue; JQ003 if one of dead_ids is not dead.
+-- Raises: 22023 unless exactly one of dead_ids and queue is given, for nulls in dead_ids, for n < 0
+--         and for n without a queue; JQ001 no such queue; JQ003 if one of dead_ids is not dead.
 -- Notes:  A dropped queue can be named too, as long as no other has its name: its dead are still
 --         there to be discarded.
+--         Those that died in one instant come in no order: sorting them by id read all of them.
 create or replace function _dead_ids(dead_ids bigint[], queue text, n integer)
 returns bigint[]
 language plpgsql
@@ -4108,6 +4167,9 @@ begin
   if n < 0 then
     raise exception 'n must not be negative' using errcode = '22023';
   end if;
+  if n is not null and queue is null then
+    raise exception 'n is for a whole queue' using errcode = '22023';
+  end if;
   if queue is not null then
     select q.id into target
     from queue q
@@ -4122,7 +4184,7 @@ begin
       select d.id
       from dead_job d
       where d.queue_id = target
-      order by d.dead_at, d.id
+      order by d.dead_at
       limit n
       for update skip locked
     ) x;
@@ -4150,8 +4212,9 @@ comment on function _dead_ids is
 --
 -- Locks:  the dead rows, in id order; those of a whole queue only if nobody else holds them. A
 --         producer's locks in their lanes (_announce).
--- Raises: 22023 unless exactly one of dead_ids and queue is given, and for n < 0; JQ001 no such
---         queue, or the queue of a job is gone; JQ003 if one of dead_ids is not dead.
+-- Raises: 22023 unless exactly one of dead_ids and queue is given, for nulls in dead_ids, n < 0,
+--         n without a queue and dry_run null; JQ001 no such queue, or the queue of a job is gone;
+--         JQ003 if one of dead_ids is not dead.
 -- Notes:  All or none. The token goes on from where it was, so a worker that still holds the old
 --         lease stays locked out. The dedup key is dropped: somebody else may hold it by now.
 --         Expiry counts anew from now.
@@ -4178,12 +4241,14 @@ declare
   lane bigint;
   stamp timestamptz := _now();
 begin
+  if dry_run is null then
+    raise exception 'dry_run must not be null' using errcode = '22023';
+  end if;
   ids := _dead_ids(dead_ids, queue, n);
-  select d.id into id_in_question
-  from dead_job d
-  where d.id = any (ids)
-    and not exists (select from queue q where q.id = d.queue_id and q.current)
-  order by d.id
+  select x.id into id_in_question
+  from (select d.id, d.queue_id from dead_job d where d.id = any (ids) offset 0) x
+  where not exists (select from queue q where q.id = x.queue_id and q.current)
+  order by x.id
   limit 1;
   if found then
     raise exception 'the queue of a job is gone'
@@ -4235,11 +4300,13 @@ comment on function redrive is
 -- in the queue in which it died.
 --
 -- Locks:  the letters, skipping those that others hold; as enqueue in the queues of origin.
--- Raises: JQ001 no such queue, or the queue of a letter is gone; 22023 for null and n < 0; JQ007 if
---         the queue of origin takes smaller payloads now.
+-- Raises: JQ001 no such queue, or the queue of a letter is gone; 22023 for nulls, n < 0
+--         and a letter whose headers are no object; JQ007 if the queue of origin takes smaller
+--         payloads now.
 -- Notes:  All or none. Takes letters that are ready, in run order. Jobs that are no letters are
 --         left alone. Payload and headers come back, with the queue's settings of today; the old
---         job's own settings and its dedup key are not in the letter.
+--         job's own settings, priority and dedup key are not in the letter. The letter is removed,
+--         even where its queue keeps history.
 create or replace function redrive_queue(
   dead_letter_queue text,
   n integer default null,
@@ -4258,25 +4325,39 @@ as $$
 #variable_conflict use_column
 declare
   target constant queue := _find_queue(dead_letter_queue);
+  clock constant timestamptz := _now();
   letter record;
 begin
+  if dry_run is null then
+    raise exception 'dry_run must not be null' using errcode = '22023';
+  end if;
   if n < 0 then
     raise exception 'n must not be negative' using errcode = '22023';
   end if;
   ordinal := 0;
   for letter in
-    select j.id, j.payload
-    from job j
-    where j.lane_id between target.id << 16 and (target.id << 16) + 65535
-      and j.lane_id > 0
-      and j.run_at <= _now()
-      and j.lease_until is null
-      and j.payload ->> 'schema' = 'pgq_sql.dead-letter.v1'
-      and jsonb_typeof(j.payload -> 'queue') = 'string'
-      and j.payload ? 'payload'
-    order by j.lane_id desc, j.run_at, j.id
+    select x.id, x.payload
+    from (
+      select distinct l.id
+      from lane l
+      where l.id between target.id << 16 and (target.id << 16) + 65535
+      order by l.id desc
+    ) lane
+    cross join lateral (
+      select j.id, j.payload
+      from job j
+      where j.lane_id = lane.id
+        and j.lane_id > 0
+        and j.run_at <= clock
+        and j.lease_until is null
+        and j.payload ->> 'schema' = 'pgq_sql.dead-letter.v1'
+        and jsonb_typeof(j.payload -> 'queue') = 'string'
+        and j.payload ? 'payload'
+      order by j.run_at, j.id
+      limit n
+      for update skip locked
+    ) x
     limit n
-    for update skip locked
   loop
     ordinal := ordinal + 1;
     letter_id := letter.id;
@@ -4302,8 +4383,8 @@ comment on function redrive_queue is
 -- discard_dead: removes dead jobs for good.
 --
 -- Locks:  the dead rows, in id order; those of a whole queue only if nobody else holds them.
--- Raises: 22023 unless exactly one of dead_ids and queue is given, and for n < 0; JQ001 no such
---         queue; JQ003 if one of dead_ids is not dead.
+-- Raises: 22023 unless exactly one of dead_ids and queue is given, for nulls in dead_ids, n < 0
+--         and n without a queue; JQ001 no such queue; JQ003 if one of dead_ids is not dead.
 -- Notes:  All or none.
 create or replace function discard_dead(
   dead_ids bigint[] default null,
@@ -4332,10 +4413,46 @@ comment on function discard_dead is
   'Removes dead jobs for good: those named, or the n (null: all) of a queue that died first. All '
   'or none. Answers how many. Errors: JQ001, JQ003, 22023.';
 
+-- _make_days: makes the days of done_job that the next jobs to finish will need, so that no ack has
+-- to make one.
+--
+-- Locks:  as _add_done_day, only if it is to be had at once.
+-- Raises: nothing.
+-- Notes:  Somebody else may be making a day, or this very session may be reading history: then the
+--         next call does it.
+create or replace function _make_days()
+returns void
+language plpgsql
+volatile
+set search_path from current
+as $$
+declare
+  clock constant timestamptz := _now();
+  day timestamptz;
+begin
+  for day in
+    select distinct clock + q.keep_done + e.early
+    from queue q
+    cross join (values (interval '0'), (interval '24 hours')) e (early)
+    where q.current
+      and isfinite(clock + q.keep_done)
+      and to_regclass(_done_day(clock + q.keep_done + e.early)) is null
+  loop
+    lock table done_job in share update exclusive mode nowait;
+    perform _add_done_day(day);
+  end loop;
+exception when lock_not_available or object_in_use then
+  null;
+end
+$$;
+
+comment on function _make_days is
+  'Makes the partitions of done_job for today''s and tomorrow''s finished jobs. Private.';
+
 -- _sweep_history: drops the days of done_job that are over, and makes the next ones.
 --
--- Locks:  done_job, against readers and writers, only if it is to be had at once, until the
---         transaction ends; for new days as _add_done_day.
+-- Locks:  done_job, against readers and writers, until the transaction ends; for new days as
+--         _add_done_day; both only if it is to be had at once.
 -- Raises: nothing.
 -- Notes:  Only sweep does this, which nobody calls in a long transaction: the lock would keep acks
 --         waiting that have history to write.
@@ -4347,15 +4464,10 @@ set search_path from current
 as $$
 declare
   clock constant timestamptz := _now();
-  keep interval;
   part name;
   dropped bigint := 0::bigint;
 begin
-  for keep in
-    select distinct q.keep_done from queue q where q.current and q.keep_done is not null
-  loop
-    perform _add_done_day(clock + keep), _add_done_day(clock + keep + interval '24 hours');
-  end loop;
+  perform _make_days();
   for part in
     select c.relname
     from pg_inherits i
@@ -4369,7 +4481,7 @@ begin
       lock table done_job in access exclusive mode nowait;
       execute format('drop table %I', part);
       dropped := dropped + 1;
-    exception when lock_not_available then
+    exception when lock_not_available or object_in_use then
       exit;
     end;
   end loop;
@@ -4382,7 +4494,7 @@ comment on function _sweep_history is
 
 -- _bury_orphans: ends jobs whose queue was dropped while their producer was still open.
 --
--- Locks:  rows of at most n jobs, skipping those that others hold.
+-- Locks:  rows of at most n jobs, skipping those that others hold; as _bury.
 -- Raises: nothing.
 create or replace function _bury_orphans(queue_id bigint, n integer)
 returns bigint
@@ -4415,8 +4527,8 @@ comment on function _bury_orphans is
   'Ends jobs of a dropped queue as dead; answers how many. Private.';
 
 -- sweep: the housekeeping of every queue, bounded to n jobs a lane. Claims do it for
--- their own queue; this is for queues that nobody claims from, for callers in other isolation
--- levels, and for pg_cron.
+-- their own queue; this is for queues that nobody claims from, or only above READ COMMITTED, and
+-- for history: call it from pg_cron.
 --
 -- Locks:  rows of the jobs concerned, skipping those that others hold: any number of sweeps may run
 --         at once. As _sweep_history.
@@ -4430,9 +4542,13 @@ language plpgsql
 volatile
 security definer
 set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
 as $$
 declare
-  queue_id bigint;
+  target_id bigint;
   known boolean;
   swept record;
   recovered bigint := 0::bigint;
@@ -4450,18 +4566,24 @@ begin
       using errcode = '25001',
         hint = 'An old snapshot does not see the jobs that a sweep would pass.';
   end if;
-  for queue_id, known in
+  for target_id, known in
     select q.id, bool_or(q.current) from queue q group by q.id order by q.id
   loop
-    perform _advance_marks(queue_id);
-    swept := _sweep_queue(queue_id, n, whole => true);
+    -- A dropped queue is visited only for what is left of it.
+    continue when not known and not exists (
+        select from job j
+        where j.lane_id between target_id << 16 and (target_id << 16) + 65535
+          and j.lane_id > 0)
+      and not exists (select from dead_job d where d.queue_id = target_id);
+    perform _advance_marks(target_id);
+    swept := _sweep_queue(target_id, n, whole => true);
     recovered := recovered + swept.recovered;
     exhausted := exhausted + swept.exhausted;
     late := late + swept.late;
     expired := expired + swept.expired;
     purged := purged + swept.purged;
     if not known then
-      dropped := dropped + _bury_orphans(queue_id, n);
+      dropped := dropped + _bury_orphans(target_id, n);
     end if;
   end loop;
   return query values
@@ -4471,11 +4593,12 @@ end
 $$;
 
 comment on function sweep is
-  'Housekeeping of every queue, at most n jobs a lane and n expired and purged. Answers (task, '
-  'count): recovered (lease ran out, ready again), exhausted (ran out at the last attempt, dead), '
-  'late (committed after the mark had passed, ready again), expired (past expires_at, dead), '
-  'purged (dead rows past keep_dead), dropped (jobs of a dropped queue, dead), history (days of '
-  'done jobs past keep_done). Later versions may add tasks. Errors: 22023, 25001.';
+  'Housekeeping of every queue, at most n jobs a lane, and n expired, n purged and n dropped for '
+  'each queue. Answers (task, count): recovered (lease ran out, ready again), exhausted (ran out '
+  'at the last attempt, dead), late (committed after the mark had passed, ready again), expired '
+  '(past expires_at, dead), purged (dead rows past keep_dead), dropped (jobs of a dropped queue, '
+  'dead), history (days of done jobs past keep_done). Later versions may add tasks. Errors: '
+  '22023, 25001.';
 
 -- schema_version: the release this schema is at.
 --
@@ -4839,7 +4962,9 @@ language plpgsql
 stable
 security definer
 set search_path from current
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
@@ -4853,8 +4978,9 @@ end
 $$;
 
 comment on function get_job is
-  'One row of all_jobs: the job, live, dead or done, with every option resolved; no row if there '
-  'is no such job any more. Errors: 22023.';
+  'One row of all_jobs: the job, live, dead or done, with its resolved run time, expiry and '
+  'max_attempts (view jobs has the other options of a live one); no row if there is no such job '
+  'any more. Errors: 22023.';
 
 -- list_jobs: jobs in id order, a page at a time.
 --
@@ -4862,6 +4988,8 @@ comment on function get_job is
 -- Raises: 22023 for null or negative n and an unknown state; JQ001 no such queue.
 -- Notes:  By keyset: the next page begins after the last id of this one, and costs no more than the
 --         first. A filter that few jobs meet reads many rows to fill a page.
+--         The ids come first, from the three tables in id order, then their jobs: ordering the view
+--         itself sorted every job after `after` for each page.
 create or replace function list_jobs(
   queue text default null,
   state text default null,
@@ -4875,26 +5003,60 @@ language plpgsql
 stable
 security definer
 set search_path from current
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 as $$
+declare
+  place bigint := coalesce(after, 0);
+  step integer := least(n, 1000);
+  wanted integer := n;
+  page bigint[];
+  listed integer;
 begin
   perform _check_filter(queue, state);
   if n is null or n < 0 then
     raise exception 'n must not be null or negative' using errcode = '22023';
   end if;
-  return query
-  select a.*
-  from all_jobs a
-  where a.job_id > coalesce(list_jobs.after, 0)
-    and (list_jobs.queue is null or a.queue = list_jobs.queue)
-    and (list_jobs.state is null or a.state = list_jobs.state)
-    and (list_jobs.worker is null or a.worker = list_jobs.worker)
-    and (payload_has is null or a.payload @> payload_has)
-  order by a.job_id
-  limit n;
+  while wanted > 0 loop
+    select array_agg(x.id order by x.id) into page
+    from (
+      select u.id
+      from (
+        (select j.id from job j
+          where j.id > place and coalesce(state, '') not in ('dead', 'done', 'cancelled')
+          order by j.id limit step)
+        union all
+        (select d.id from dead_job d
+          where d.id > place and coalesce(state, 'dead') = 'dead'
+          order by d.id limit step)
+        union all
+        (select d.id from done_job d
+          where d.id > place and coalesce(state, 'done') in ('done', 'cancelled')
+          order by d.id limit step)
+      ) u
+      order by u.id
+      limit step
+    ) x;
+    exit when page is null;
+    return query
+    select a.*
+    from all_jobs a
+    where a.job_id = any (page)
+      and (list_jobs.queue is null or a.queue = list_jobs.queue)
+      and (list_jobs.state is null or a.state = list_jobs.state)
+      and (list_jobs.worker is null or a.worker = list_jobs.worker)
+      and (payload_has is null or a.payload @> payload_has)
+    order by a.job_id
+    limit wanted;
+    get diagnostics listed = row_count;
+    wanted := wanted - listed;
+    place := page[cardinality(page)];
+    step := 1000;
+  end loop;
 end
 $$;
 
@@ -4936,9 +5098,9 @@ comment on function count_jobs is
 --
 -- Locks:  none.
 -- Raises: JQ001 no such queue; 22023 for nulls and bound < 1.
--- Notes:  Each figure looks at no more than `bound` rows; one that reaches it is a lower limit, and
---         exact is false. Running jobs lie between a lane's tail and the ready ones, so the first
---         `bound` rows from there have them all, unless more than that run.
+-- Notes:  Each figure looks at no more than `bound` rows of each lane; one that reaches it is a
+--         lower limit, and exact is false. Running jobs lie between a lane's tail and the ready
+--         ones, so the first `bound` rows from there have them all, unless more than that run.
 create or replace function queue_stats(queue text, bound integer default 10000)
 returns queue_state
 language plpgsql
@@ -4979,11 +5141,12 @@ begin
       select k.tail from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on m.tail <= clock
   loop
-    select count(*) as seen, count(x.run_at) filter (where x.free) as ready,
-      min(x.run_at) filter (where x.free) as oldest
+    select count(*) as seen, count(x.since) filter (where x.free) as ready,
+      min(x.since) filter (where x.free) as oldest
     into seen
     from (
-      select j.run_at, j.lease_until is null or j.lease_until <= clock as free
+      select coalesce(j.lease_until, j.run_at) as since,
+        j.lease_until is null or j.lease_until <= clock as free
       from job j
       where j.lane_id = lane
         and j.lane_id > 0
@@ -5036,8 +5199,8 @@ end
 $$;
 
 comment on function queue_stats is
-  'One row of queue_state. No figure looks at more than `bound` rows; where that does not suffice '
-  'it is a lower limit, and exact is false. Errors: JQ001, 22023.';
+  'One row of queue_state. No figure looks at more than `bound` rows of a priority; where that '
+  'does not suffice it is a lower limit, and exact is false. Errors: JQ001, 22023.';
 
 -- _routines: the functions as they are now: signature, and a hash of body and attributes.
 --
@@ -5125,11 +5288,12 @@ begin
   cross join lateral (
     select k.head, k.tail from mark k where k.lane_id = l.id order by k.seq desc limit 1
   ) m
-  where m.tail < least(m.head, clock - interval '1 minute')
-    and not exists (
-      select from job j
-      where j.lane_id = l.id and j.lane_id > 0 and j.run_at <= m.tail
-      limit 1);
+  left join lateral (
+    select j.id from job j
+    where j.lane_id = l.id and j.lane_id > 0 and j.run_at <= m.tail
+    limit 1
+  ) j on true
+  where m.tail < least(m.head, clock - interval '1 minute') and j.id is null;
 
   return query
   select 'error', 'nobody sweeps', format('queue "%s"', q.name),
@@ -5141,12 +5305,14 @@ begin
     from (
       select j.lease_until
       from lane l
-      cross join lateral (
+      left join lateral (
         select k.tail from mark k where k.lane_id = l.id order by k.seq desc limit 1
-      ) m
+      ) m on true
       cross join lateral (
         select r.lease_until from job r
-        where r.lane_id = l.id and r.lane_id > 0 and r.run_at between m.tail and clock
+        where r.lane_id = l.id
+          and r.lane_id > 0
+          and r.run_at between coalesce(m.tail, '-infinity') and clock
         order by r.run_at, r.id
         limit 1000
       ) j
@@ -5305,7 +5471,7 @@ begin
       select format('%s %s',
           case c.relkind when 'S' then 'sequence' else 'table' end, c.oid::regclass),
         c.relowner, c.relacl
-      from pg_class c where c.relnamespace = here and c.relkind in ('r', 'v', 'S')
+      from pg_class c where c.relnamespace = here and c.relkind in ('r', 'p', 'v', 'S')
       union all
       select format('schema %I', n.nspname), n.nspowner, n.nspacl
       from pg_namespace n where n.oid = here

@@ -20,7 +20,8 @@ begin
 end $$;
 
 -- What alter_queue answers and what it changes: given, given again, reset, reset again.
-create function pg_temp.there_and_back(setting text, value text) returns jsonb language plpgsql as $$
+create function pg_temp.there_and_back(setting text, value text) returns jsonb language plpgsql
+as $$
 declare
   given constant text := format('%s => %L', setting, value);
   back constant text := format('reset => array[%L]', setting);
@@ -67,7 +68,8 @@ select set_eq(
 -- Nothing, several, both.
 create temp table versions as select count(*) as n from queue;
 select is(alter_queue('q'), false, 'no setting, no change');
-select is(alter_queue('q', max_attempts => 5, keep_dead => '14 days'), false, 'the same is no change');
+select is(
+  alter_queue('q', max_attempts => 5, keep_dead => '14 days'), false, 'the same is no change');
 select is(alter_queue('q', keep_done => '0'), false, 'no history is no change from none');
 select is(alter_queue('q', reset => null), false, 'reset null resets nothing');
 select is((select count(*) from queue), (select n from versions), 'no change makes no version');
@@ -95,8 +97,9 @@ select ok(
   'and tells since when it is so');
 
 -- Jobs keep what they were enqueued under.
-select create_queue('old', max_attempts => 1, visibility_timeout => '10 s', retry_backoff => 'fixed',
-  retry_factor => 1, retry_delay => '1 s', retry_max_delay => '1 s', retry_jitter => '[1,1]');
+select create_queue('old', max_attempts => 1, visibility_timeout => '10 s',
+  retry_backoff => 'fixed', retry_factor => 1, retry_delay => '1 s', retry_max_delay => '1 s',
+  retry_jitter => '[1,1]');
 select enqueue_many('old', array['"old 1"', '"old 2"']::jsonb[]);
 select alter_queue('old', max_attempts => 7, visibility_timeout => '1 min',
   retry_backoff => 'linear', retry_factor => 4, retry_delay => '2 s', retry_max_delay => '3 s',

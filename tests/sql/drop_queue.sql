@@ -77,17 +77,18 @@ select set_eq(
   $$ select * from ended $$, 'dead and done jobs stay, and none is added');
 select results_eq(
   $$ select state, result from list_jobs('q') order by state $$,
-  $$ values ('cancelled', null::jsonb), ('cancelled', null), ('dead', null), ('done', '"result"') $$,
+  $$ values ('cancelled', null::jsonb), ('cancelled', null), ('dead', null),
+       ('done', '"result"') $$,
   'they are found under its name');
 select is((select count(*) from dedup), 1::bigint, 'its dedup keys are gone, others stay');
 select is_empty(
   format('select from mark where lane_id >> 16 = %s', :old_id), 'so are its marks');
 
 -- What a producer commits that was open when the queue was dropped.
-create function pg_temp.orphans(n int) returns void language sql as $$
+create function pg_temp.orphans(n int, queue text default 'q') returns void language sql as $$
   insert into pgq_sql.job (lane_id, run_at, enqueued_at, settings, dedup_key, payload)
   select (q.id << 16) + 32768, pgq_sql._now(), pgq_sql._now(), q.version, 'orphan', '"orphan"'
-  from (select id, max(version) as version from pgq_sql.queue where name = 'q' group by id
+  from (select id, max(version) as version from pgq_sql.queue where name = orphans.queue group by id
         order by id desc limit 1) q, generate_series(1, n)
 $$;
 create function pg_temp.swept(n int default 1000) returns jsonb language sql as
@@ -102,6 +103,17 @@ select results_eq(
 select throws_ok(
   $$ select redrive(queue => 'q') $$, 'JQ001', null, 'there is no queue to bring them back to');
 select is(discard_dead(queue => 'q', n => 1), 1::bigint, 'but they can be discarded by its name');
+
+select create_queue('letters');
+select create_queue('sender', dead_letter_queue => 'letters');
+select drop_queue('sender');
+select pg_temp.orphans(1, 'sender');
+select drop_queue('letters');
+select is(pg_temp.swept(), '{"dropped": 1}', 'an orphan becomes no letter');
+select is(
+  (select reason from dead_jobs where queue = 'sender'), 'queue dropped',
+  'the queue that would take it may be gone too');
+select discard_dead(queue => 'sender');
 
 -- The name is free.
 select is(create_queue('q', max_attempts => 3), true, 'another queue can have the name');
@@ -122,7 +134,8 @@ select throws_ok(
 -- Retention goes on as the old queue's last settings say.
 select set_config('test.ahead', '11 days', true);
 select pg_temp.swept();
-select is((select count(*) from dead_jobs), 3::bigint, 'dead jobs stay as long as its settings said');
+select is(
+  (select count(*) from dead_jobs), 3::bigint, 'dead jobs stay as long as its settings said');
 select is((select count(*) from done_jobs), 0::bigint, 'so do done ones');
 select set_config('test.ahead', '21 days', true);
 select is(pg_temp.swept() ->> 'purged', '3', 'and then go');

@@ -22,6 +22,7 @@ drop function schema_version;
 drop function sweep;
 drop function _bury_orphans;
 drop function _sweep_history;
+drop function _make_days;
 drop function discard_dead;
 drop function redrive_queue;
 drop function redrive;

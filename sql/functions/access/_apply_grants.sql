@@ -32,7 +32,7 @@ begin
       select format('%s %s',
           case c.relkind when 'S' then 'sequence' else 'table' end, c.oid::regclass),
         c.relowner, c.relacl
-      from pg_class c where c.relnamespace = here and c.relkind in ('r', 'v', 'S')
+      from pg_class c where c.relnamespace = here and c.relkind in ('r', 'p', 'v', 'S')
       union all
       select format('schema %I', n.nspname), n.nspowner, n.nspacl
       from pg_namespace n where n.oid = here

@@ -2,6 +2,7 @@
 --
 -- Locks:  none.
 -- Raises: 22023 if job_id is null.
+-- Notes:  A lease that ran out still counts as running: the job is a sweep's to bring back.
 create or replace function _state(job_id bigint)
 returns text
 language plpgsql

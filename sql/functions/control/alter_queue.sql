@@ -1,6 +1,6 @@
 -- alter_queue: changes settings of a queue, for the jobs that are enqueued from then on.
 --
--- Locks:  as _change_queues.
+-- Locks:  as _change_queues; with keep_done as _add_done_day.
 -- Raises: JQ001 no such queue or dead letter queue; 22023 for bad settings; JQ004 if dead letters
 --         would go round in a circle; JQ005 unknown option.
 -- Notes:  Null leaves a setting as it is; reset names those that go back to their default. Jobs

@@ -1,6 +1,6 @@
 -- create_queue: makes a queue, unless one of that name is there already.
 --
--- Locks:  as _change_queues, if there is none.
+-- Locks:  as _change_queues, if there is none; with keep_done as _add_done_day.
 -- Raises: 22023 for a bad name or setting; JQ001 no such dead letter queue; JQ005 unknown option.
 -- Notes:  Null for a setting means its default. A queue that is there is left unchanged, so that
 --         deploy scripts may call this each time.
@@ -64,10 +64,10 @@ end
 $$;
 
 comment on function create_queue is
-  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, not beginning with '
-  'pgq. Settings and defaults: max_attempts 5 runs, visibility_timeout 30 s, retry_backoff '
-  'exponential, retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, retry_jitter '
-  '[0.8,1.2], expires_in none, keep_done 0 (no history of done jobs), keep_dead 14 days, '
-  'dead_letter_queue none (dead jobs go to dead_jobs), notify true, max_payload 1048576 bytes. '
-  'Answers true if made, false if it was there (left unchanged). Errors: 22023, JQ001, JQ004, '
+  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, the '
+  'beginning "pgq." is reserved. Settings and defaults: max_attempts 5 runs, visibility_timeout '
+  '30 s, retry_backoff exponential, retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, '
+  'retry_jitter [0.8,1.2], expires_in none, keep_done 0 (no history of done jobs), keep_dead 14 '
+  'days, dead_letter_queue none (dead jobs go to dead_jobs), notify true, max_payload 1048576 '
+  'bytes. Answers true if made, false if it was there (left unchanged). Errors: 22023, JQ001, '
   'JQ005.';

@@ -1,6 +1,7 @@
 -- drop_queue: removes a queue, with force also its live jobs, running ones included.
 --
--- Locks:  as _change_queues; with force the rows of its jobs.
+-- Locks:  as _change_queues; its rows of dedup, by key; with force the rows of its jobs, in id
+--         order; then its rows of lane and mark.
 -- Raises: JQ001 no such queue; JQ004 it has jobs, or is the dead letter queue of another; 22023 for
 --         nulls.
 -- Notes:  Dead and done jobs stay for as long as its settings said. What a producer commits that
@@ -44,6 +45,7 @@ begin
         hint = 'Let them finish, or drop it with force => true.';
   end if;
   update queue q set current = false where q.version = target.version;
+  delete from dedup d where d.queue_id = target.id;
   if force then
     delete from job j
     where j.id = any (array(
@@ -55,7 +57,6 @@ begin
     ));
     get diagnostics dropped = row_count;
   end if;
-  delete from dedup d where d.queue_id = target.id;
   delete from lane l where l.id between target.id << 16 and (target.id << 16) + 65535;
   delete from mark m where m.lane_id between target.id << 16 and (target.id << 16) + 65535;
   return dropped;

@@ -1,6 +1,7 @@
 -- purge_queue: removes every job of a queue that does not run.
 --
--- Locks:  the rows; those that a claim is just taking are waited for and then left alone.
+-- Locks:  the rows, in id order; those that a claim is just taking are waited for and then left
+--         alone. Rows of dedup, as _keep.
 -- Raises: JQ001 no such queue; 22023 for null.
 -- Notes:  Nothing of them is kept, neither as history nor as dead jobs.
 create or replace function purge_queue(queue text)
@@ -20,15 +21,28 @@ declare
 begin
   with removed as (
     delete from job j
-    where j.lane_id between target.id << 16 and (target.id << 16) + 65535
-      and j.lane_id > 0
-      and (j.lease_until is null or j.lease_until <= _now())
+    where j.id = any (array(
+      select x.id
+      from job x
+      where x.lane_id between target.id << 16 and (target.id << 16) + 65535
+        and x.lane_id > 0
+        and (x.lease_until is null or x.lease_until <= _now())
+      order by x.id
+      for update
+    ))
     returning j.id, j.lane_id, j.dedup_key
   ), freed as (
     delete from dedup d
-    using removed r
-    where r.dedup_key is not null
-      and d.queue_id = r.lane_id >> 16 and d.key = r.dedup_key and d.job_id = r.id
+    where d.ctid = any (array(
+      select x.ctid
+      from removed r
+      cross join lateral (
+        select k.ctid from dedup k
+        where k.queue_id = r.lane_id >> 16 and k.key = r.dedup_key and k.job_id = r.id
+        for update skip locked
+      ) x
+      where r.dedup_key is not null
+    ))
   )
   select count(*) into purged from removed r;
   return purged;
@@ -36,5 +50,5 @@ end
 $$;
 
 comment on function purge_queue is
-  'Removes every job of the queue that does not run: ready, scheduled, suspended. Nothing of them '
-  'is kept. Answers how many. Errors: JQ001, 22023.';
+  'Removes every job of the queue that does not run: ready (also if its lease ran '
+  'out), scheduled, suspended. Nothing of them is kept. Answers how many. Errors: JQ001, 22023.';

@@ -1,10 +1,11 @@
 -- _dead_ids: the dead jobs that redrive and discard_dead are about, locked.
 --
 -- Locks:  the dead rows, in id order; those of a whole queue only if nobody else holds them.
--- Raises: 22023 unless exactly one of dead_ids and queue is given, for nulls in dead_ids and for
---         n < 0; JQ001 no such queue; JQ003 if one of dead_ids is not dead.
+-- Raises: 22023 unless exactly one of dead_ids and queue is given, for nulls in dead_ids, for n < 0
+--         and for n without a queue; JQ001 no such queue; JQ003 if one of dead_ids is not dead.
 -- Notes:  A dropped queue can be named too, as long as no other has its name: its dead are still
 --         there to be discarded.
+--         Those that died in one instant come in no order: sorting them by id read all of them.
 create or replace function _dead_ids(dead_ids bigint[], queue text, n integer)
 returns bigint[]
 language plpgsql
@@ -29,6 +30,9 @@ begin
   if n < 0 then
     raise exception 'n must not be negative' using errcode = '22023';
   end if;
+  if n is not null and queue is null then
+    raise exception 'n is for a whole queue' using errcode = '22023';
+  end if;
   if queue is not null then
     select q.id into target
     from queue q
@@ -43,7 +47,7 @@ begin
       select d.id
       from dead_job d
       where d.queue_id = target
-      order by d.dead_at, d.id
+      order by d.dead_at
       limit n
       for update skip locked
     ) x;

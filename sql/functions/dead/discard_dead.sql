@@ -1,8 +1,8 @@
 -- discard_dead: removes dead jobs for good.
 --
 -- Locks:  the dead rows, in id order; those of a whole queue only if nobody else holds them.
--- Raises: 22023 unless exactly one of dead_ids and queue is given, and for n < 0; JQ001 no such
---         queue; JQ003 if one of dead_ids is not dead.
+-- Raises: 22023 unless exactly one of dead_ids and queue is given, for nulls in dead_ids, n < 0
+--         and n without a queue; JQ001 no such queue; JQ003 if one of dead_ids is not dead.
 -- Notes:  All or none.
 create or replace function discard_dead(
   dead_ids bigint[] default null,

@@ -2,8 +2,9 @@
 --
 -- Locks:  the dead rows, in id order; those of a whole queue only if nobody else holds them. A
 --         producer's locks in their lanes (_announce).
--- Raises: 22023 unless exactly one of dead_ids and queue is given, and for n < 0; JQ001 no such
---         queue, or the queue of a job is gone; JQ003 if one of dead_ids is not dead.
+-- Raises: 22023 unless exactly one of dead_ids and queue is given, for nulls in dead_ids, n < 0,
+--         n without a queue and dry_run null; JQ001 no such queue, or the queue of a job is gone;
+--         JQ003 if one of dead_ids is not dead.
 -- Notes:  All or none. The token goes on from where it was, so a worker that still holds the old
 --         lease stays locked out. The dedup key is dropped: somebody else may hold it by now.
 --         Expiry counts anew from now.
@@ -30,12 +31,14 @@ declare
   lane bigint;
   stamp timestamptz := _now();
 begin
+  if dry_run is null then
+    raise exception 'dry_run must not be null' using errcode = '22023';
+  end if;
   ids := _dead_ids(dead_ids, queue, n);
-  select d.id into id_in_question
-  from dead_job d
-  where d.id = any (ids)
-    and not exists (select from queue q where q.id = d.queue_id and q.current)
-  order by d.id
+  select x.id into id_in_question
+  from (select d.id, d.queue_id from dead_job d where d.id = any (ids) offset 0) x
+  where not exists (select from queue q where q.id = x.queue_id and q.current)
+  order by x.id
   limit 1;
   if found then
     raise exception 'the queue of a job is gone'

@@ -2,11 +2,13 @@
 -- in the queue in which it died.
 --
 -- Locks:  the letters, skipping those that others hold; as enqueue in the queues of origin.
--- Raises: JQ001 no such queue, or the queue of a letter is gone; 22023 for null and n < 0; JQ007 if
---         the queue of origin takes smaller payloads now.
+-- Raises: JQ001 no such queue, or the queue of a letter is gone; 22023 for nulls, n < 0
+--         and a letter whose headers are no object; JQ007 if the queue of origin takes smaller
+--         payloads now.
 -- Notes:  All or none. Takes letters that are ready, in run order. Jobs that are no letters are
 --         left alone. Payload and headers come back, with the queue's settings of today; the old
---         job's own settings and its dedup key are not in the letter.
+--         job's own settings, priority and dedup key are not in the letter. The letter is removed,
+--         even where its queue keeps history.
 create or replace function redrive_queue(
   dead_letter_queue text,
   n integer default null,
@@ -25,25 +27,39 @@ as $$
 #variable_conflict use_column
 declare
   target constant queue := _find_queue(dead_letter_queue);
+  clock constant timestamptz := _now();
   letter record;
 begin
+  if dry_run is null then
+    raise exception 'dry_run must not be null' using errcode = '22023';
+  end if;
   if n < 0 then
     raise exception 'n must not be negative' using errcode = '22023';
   end if;
   ordinal := 0;
   for letter in
-    select j.id, j.payload
-    from job j
-    where j.lane_id between target.id << 16 and (target.id << 16) + 65535
-      and j.lane_id > 0
-      and j.run_at <= _now()
-      and j.lease_until is null
-      and j.payload ->> 'schema' = 'pgq_sql.dead-letter.v1'
-      and jsonb_typeof(j.payload -> 'queue') = 'string'
-      and j.payload ? 'payload'
-    order by j.lane_id desc, j.run_at, j.id
+    select x.id, x.payload
+    from (
+      select distinct l.id
+      from lane l
+      where l.id between target.id << 16 and (target.id << 16) + 65535
+      order by l.id desc
+    ) lane
+    cross join lateral (
+      select j.id, j.payload
+      from job j
+      where j.lane_id = lane.id
+        and j.lane_id > 0
+        and j.run_at <= clock
+        and j.lease_until is null
+        and j.payload ->> 'schema' = 'pgq_sql.dead-letter.v1'
+        and jsonb_typeof(j.payload -> 'queue') = 'string'
+        and j.payload ? 'payload'
+      order by j.run_at, j.id
+      limit n
+      for update skip locked
+    ) x
     limit n
-    for update skip locked
   loop
     ordinal := ordinal + 1;
     letter_id := letter.id;

@@ -2,9 +2,10 @@
 --
 -- Locks:  done_job against others who make one, until the transaction ends; not against anybody who
 --         reads or writes history.
--- Raises: nothing.
+-- Raises: 55006 from PostgreSQL, if a query of the same session is reading done_job meanwhile.
 -- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock
---         out all readers and writers. Sweeps make tomorrow's in time, so that no ack need do it.
+--         out all readers and writers. Sweeps make tomorrow's in time (_make_days), so that no ack need
+--         do it.
 create or replace function _add_done_day(instant timestamptz)
 returns void
 language plpgsql
@@ -14,6 +15,7 @@ as $$
 declare
   opens constant timestamptz := date_trunc('day', instant, 'UTC');
   part constant text := _done_day(instant);
+  grantee oid;
 begin
   if to_regclass(part) is not null or not isfinite(instant) then
     return;
@@ -23,6 +25,16 @@ begin
     return;
   end if;
   execute format('create table %I (like done_job including all)', part);
+  -- What default privileges gave, only grant_access may give.
+  for grantee in
+    select distinct g.grantee
+    from pg_class c
+    cross join lateral aclexplode(c.relacl) g
+    where c.oid = part::regclass and g.grantee <> c.relowner
+  loop
+    execute format('revoke all on %I from %s', part,
+      case grantee when 0 then 'public' else grantee::regrole::text end);
+  end loop;
   execute format('alter table done_job attach partition %I for values from (%L) to (%L)',
     part, opens, opens + interval '24 hours');
 end

@@ -10,7 +10,9 @@ language plpgsql
 stable
 security definer
 set search_path from current
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
@@ -24,5 +26,6 @@ end
 $$;
 
 comment on function get_job is
-  'One row of all_jobs: the job, live, dead or done, with every option resolved; no row if there '
-  'is no such job any more. Errors: 22023.';
+  'One row of all_jobs: the job, live, dead or done, with its resolved run time, expiry and '
+  'max_attempts (view jobs has the other options of a live one); no row if there is no such job '
+  'any more. Errors: 22023.';

@@ -2,9 +2,9 @@
 --
 -- Locks:  none.
 -- Raises: JQ001 no such queue; 22023 for nulls and bound < 1.
--- Notes:  Each figure looks at no more than `bound` rows; one that reaches it is a lower limit, and
---         exact is false. Running jobs lie between a lane's tail and the ready ones, so the first
---         `bound` rows from there have them all, unless more than that run.
+-- Notes:  Each figure looks at no more than `bound` rows of each lane; one that reaches it is a
+--         lower limit, and exact is false. Running jobs lie between a lane's tail and the ready
+--         ones, so the first `bound` rows from there have them all, unless more than that run.
 create or replace function queue_stats(queue text, bound integer default 10000)
 returns queue_state
 language plpgsql
@@ -45,11 +45,12 @@ begin
       select k.tail from mark k where k.lane_id = l.id order by k.seq desc limit 1
     ) m on m.tail <= clock
   loop
-    select count(*) as seen, count(x.run_at) filter (where x.free) as ready,
-      min(x.run_at) filter (where x.free) as oldest
+    select count(*) as seen, count(x.since) filter (where x.free) as ready,
+      min(x.since) filter (where x.free) as oldest
     into seen
     from (
-      select j.run_at, j.lease_until is null or j.lease_until <= clock as free
+      select coalesce(j.lease_until, j.run_at) as since,
+        j.lease_until is null or j.lease_until <= clock as free
       from job j
       where j.lane_id = lane
         and j.lane_id > 0
@@ -102,5 +103,5 @@ end
 $$;
 
 comment on function queue_stats is
-  'One row of queue_state. No figure looks at more than `bound` rows; where that does not suffice '
-  'it is a lower limit, and exact is false. Errors: JQ001, 22023.';
+  'One row of queue_state. No figure looks at more than `bound` rows of a priority; where that '
+  'does not suffice it is a lower limit, and exact is false. Errors: JQ001, 22023.';

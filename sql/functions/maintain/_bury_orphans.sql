@@ -1,6 +1,6 @@
 -- _bury_orphans: ends jobs whose queue was dropped while their producer was still open.
 --
--- Locks:  rows of at most n jobs, skipping those that others hold.
+-- Locks:  rows of at most n jobs, skipping those that others hold; as _bury.
 -- Raises: nothing.
 create or replace function _bury_orphans(queue_id bigint, n integer)
 returns bigint

@@ -1,7 +1,7 @@
 -- _sweep_history: drops the days of done_job that are over, and makes the next ones.
 --
--- Locks:  done_job, against readers and writers, only if it is to be had at once, until the
---         transaction ends; for new days as _add_done_day.
+-- Locks:  done_job, against readers and writers, until the transaction ends; for new days as
+--         _add_done_day; both only if it is to be had at once.
 -- Raises: nothing.
 -- Notes:  Only sweep does this, which nobody calls in a long transaction: the lock would keep acks
 --         waiting that have history to write.
@@ -13,15 +13,10 @@ set search_path from current
 as $$
 declare
   clock constant timestamptz := _now();
-  keep interval;
   part name;
   dropped bigint := 0::bigint;
 begin
-  for keep in
-    select distinct q.keep_done from queue q where q.current and q.keep_done is not null
-  loop
-    perform _add_done_day(clock + keep), _add_done_day(clock + keep + interval '24 hours');
-  end loop;
+  perform _make_days();
   for part in
     select c.relname
     from pg_inherits i
@@ -35,7 +30,7 @@ begin
       lock table done_job in access exclusive mode nowait;
       execute format('drop table %I', part);
       dropped := dropped + 1;
-    exception when lock_not_available then
+    exception when lock_not_available or object_in_use then
       exit;
     end;
   end loop;

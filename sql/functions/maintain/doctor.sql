@@ -60,11 +60,12 @@ begin
   cross join lateral (
     select k.head, k.tail from mark k where k.lane_id = l.id order by k.seq desc limit 1
   ) m
-  where m.tail < least(m.head, clock - interval '1 minute')
-    and not exists (
-      select from job j
-      where j.lane_id = l.id and j.lane_id > 0 and j.run_at <= m.tail
-      limit 1);
+  left join lateral (
+    select j.id from job j
+    where j.lane_id = l.id and j.lane_id > 0 and j.run_at <= m.tail
+    limit 1
+  ) j on true
+  where m.tail < least(m.head, clock - interval '1 minute') and j.id is null;
 
   return query
   select 'error', 'nobody sweeps', format('queue "%s"', q.name),
@@ -76,12 +77,14 @@ begin
     from (
       select j.lease_until
       from lane l
-      cross join lateral (
+      left join lateral (
         select k.tail from mark k where k.lane_id = l.id order by k.seq desc limit 1
-      ) m
+      ) m on true
       cross join lateral (
         select r.lease_until from job r
-        where r.lane_id = l.id and r.lane_id > 0 and r.run_at between m.tail and clock
+        where r.lane_id = l.id
+          and r.lane_id > 0
+          and r.run_at between coalesce(m.tail, '-infinity') and clock
         order by r.run_at, r.id
         limit 1000
       ) j

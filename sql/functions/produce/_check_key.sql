@@ -2,7 +2,11 @@
 --
 -- Locks:  none.
 -- Raises: 22023.
-create or replace function _check_key(dedup_key text, dedup_mode text)
+create or replace function _check_key(
+  dedup_key text,
+  dedup_mode text,
+  item bigint default null
+)
 returns void
 language plpgsql
 immutable
@@ -12,7 +16,8 @@ begin
   if not octet_length(dedup_key) between 1 and 1000 then
     raise exception 'dedup_key must have 1 to 1000 bytes'
       using errcode = '22023',
-        detail = format('%s bytes', octet_length(dedup_key)),
+        detail = concat_ws(
+          ': ', 'item ' || item, format('%s bytes', octet_length(dedup_key))),
         hint = 'For a longer one use its hash.';
   end if;
   if dedup_mode not in ('ignore', 'replace') then
@@ -28,4 +33,5 @@ end
 $$;
 
 comment on function _check_key is
-  'Refuses an impossible dedup_key or dedup_mode (22023); null means not given. Private.';
+  'Refuses an impossible dedup_key or dedup_mode (22023), naming the item of a batch; null means '
+  'not given. Private.';

@@ -1,10 +1,12 @@
 -- _take_key: makes a job about to be inserted the holder of a dedup key, or says who holds it.
 --
--- Locks:  the key: another transaction that has taken it is waited for.
--- Raises: nothing.
+-- Locks:  the key: another transaction that has taken it is waited for. With to_replace the key's
+--         row also if a job holds it, before that job: so no two producers replace it at once, and
+--         a batch can take all its keys, in order, before it locks a job.
+-- Raises: 40001 above READ COMMITTED, if the key was taken since the snapshot.
 -- Notes:  Answers null if the key is the caller's now: insert the job and call _give_key. A holder
 --         that is gone does not count: its row is taken over.
-create or replace function _take_key(queue_id bigint, key text)
+create or replace function _take_key(queue_id bigint, key text, to_replace boolean)
 returns bigint
 language plpgsql
 volatile
@@ -23,8 +25,14 @@ begin
     if found then
       return null;
     end if;
-    select d.job_id into holder
-    from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key;
+    if to_replace then
+      select d.job_id into holder
+      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key
+      for update;
+    else
+      select d.job_id into holder
+      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key;
+    end if;
     if found then
       if exists (select from job j where j.id = holder) then
         return holder;

@@ -59,15 +59,19 @@ begin
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
-    perform _check_key(k, case when k is not null or dedup_keys is null then dedup_mode end)
-    from unnest(coalesce(dedup_keys, '{null}')) k;
+    -- A batch with keys may have items without: their mode is checked all the same.
+    perform _check_key(
+      case when dedup_keys is not null then coalesce(u.key, '-') end, dedup_mode, u.ordinal)
+    from unnest(coalesce(dedup_keys, '{null}')) with ordinality u (key, ordinal);
     if cardinality(payloads) = 0 then
       return;
     end if;
     if num_nonnulls(variadic dedup_keys) > 0 then
       perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
-      perform _take_key(target.id, k.key)
-      from (select distinct d.key from unnest(dedup_keys) d (key) order by d.key) k
+      perform _take_key(target.id, k.key, dedup_mode is not distinct from 'replace')
+      from (
+        select distinct d.key collate "C" as key from unnest(dedup_keys) d (key) order by 1
+      ) k
       where k.key is not null;
       for i in 1..cardinality(payloads) loop
         return query
