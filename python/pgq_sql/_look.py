@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
 
-from ._caller import Caller
+from ._caller import Caller, Row
 from ._connections import Joinable
 from .models import KEPT_COLUMNS, Finding, JobCount, KeptJob, QueueState, Swept
 
@@ -13,13 +14,21 @@ State: TypeAlias = Literal[
 ]
 
 
+def _kept(row: Row) -> KeptJob:
+    job = KeptJob(*row[:KEPT_COLUMNS])
+    jitter: Any = job.retry_jitter  # psycopg's Range; we take and give pairs
+    if jitter is None:
+        return job
+    return replace(job, retry_jitter=(float(jitter.lower), float(jitter.upper)))
+
+
 class Looking(Caller):
     """Looks, and keeps in order."""
 
     def get_job(self, job_id: int, *, conn: Joinable | None = None) -> KeptJob | None:
         """The job, live, dead or done; None if there is no such job any more."""
         rows = self._rows(conn, "get_job", job_id=job_id)
-        return KeptJob(*rows[0][:KEPT_COLUMNS]) if rows else None
+        return _kept(rows[0]) if rows else None
 
     def list_jobs(
         self,
@@ -43,7 +52,7 @@ class Looking(Caller):
             after=after,
             n=n,
         )
-        return [KeptJob(*row[:KEPT_COLUMNS]) for row in rows]
+        return [_kept(row) for row in rows]
 
     def count_jobs(
         self,

@@ -104,6 +104,12 @@ class KeptJob:
     worker: str | None
     lease_until: datetime | None
     last_error: str | None
+    visibility_timeout: timedelta | None
+    retry_backoff: str | None
+    retry_factor: float | None
+    retry_delay: timedelta | None
+    retry_max_delay: timedelta | None
+    retry_jitter: tuple[float, float] | None
     dedup_key: str | None
     redrives: int
     headers: dict[str, Any] | None

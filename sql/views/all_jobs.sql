@@ -14,6 +14,12 @@ select
   worker,
   lease_until,
   last_error,
+  visibility_timeout,
+  retry_backoff,
+  retry_factor,
+  retry_delay,
+  retry_max_delay,
+  retry_jitter,
   dedup_key,
   redrives,
   headers,
@@ -38,6 +44,12 @@ select
   worker,
   null as lease_until,
   error as last_error,
+  visibility_timeout,
+  retry_backoff,
+  retry_factor,
+  retry_delay,
+  retry_max_delay,
+  retry_jitter,
   dedup_key,
   redrives,
   headers,
@@ -62,6 +74,12 @@ select
   worker,
   null as lease_until,
   last_error,
+  null as visibility_timeout,
+  null as retry_backoff,
+  null as retry_factor,
+  null as retry_delay,
+  null as retry_max_delay,
+  null as retry_jitter,
   dedup_key,
   redrives,
   headers,
@@ -88,6 +106,12 @@ comment on column all_jobs.token is 'Of the latest claim.';
 comment on column all_jobs.worker is 'Label of the latest claimant.';
 comment on column all_jobs.lease_until is 'End of the lease, while it runs.';
 comment on column all_jobs.last_error is 'Error of the last failed run, or what it died of.';
+comment on column all_jobs.visibility_timeout is 'Length of a lease; null if done.';
+comment on column all_jobs.retry_backoff is 'fixed, linear or exponential; null if done.';
+comment on column all_jobs.retry_factor is 'Base of the exponential curve; null if done.';
+comment on column all_jobs.retry_delay is 'Delay before the second run; null if done.';
+comment on column all_jobs.retry_max_delay is 'Cap of the curve, before jitter; null if done.';
+comment on column all_jobs.retry_jitter is 'Range the delay is multiplied with; null if done.';
 comment on column all_jobs.dedup_key is 'As the producer gave it.';
 comment on column all_jobs.redrives is 'How often it came back from the dead.';
 comment on column all_jobs.headers is 'As the producer gave them.';

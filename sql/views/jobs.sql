@@ -58,7 +58,8 @@ comment on column jobs.retry_delay is 'Delay before the second run.';
 comment on column jobs.retry_max_delay is 'Cap of the curve, before jitter.';
 comment on column jobs.retry_jitter is 'Range the delay is multiplied with.';
 comment on column jobs.keep_done is 'How long it is kept when it is finished.';
-comment on column jobs.dedup_key is 'No second live job of the queue has it.';
+comment on column jobs.dedup_key is
+  'As the producer gave it. One that runs may have passed it on to a successor.';
 comment on column jobs.redrives is 'How often it came back from the dead.';
 comment on column jobs.progress is 'What the handler last said with heartbeat.';
 comment on column jobs.headers is 'As the producer gave them.';

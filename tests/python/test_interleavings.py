@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from interleaving import Late, Place, Race, Stage, meet, staged
+from interleaving import Place, Race, Stage, late, meet, staged
 from servers import wait_until
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def test_a_producer_that_waits_for_a_job_does_not_hold_up_the_marks(stage: Stage
     with opener.transaction():
         meet(stage.conn, (other, RAISE), (opener, LOWER), commits=True, waits=True)
         assert stage.say(ENQUEUE) == 2
-        assert stage.say(Late(CLAIM)) == 2
+        assert stage.say(late(CLAIM)) == 2
     assert stage.say("count(*) from claim('q', 'w')") == 1
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from interleaving import Late, Place, Race, Stage, staged
+from interleaving import Place, Race, Stage, late, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ QUEUE = "array_agg(job_id order by job_id) from redrive(queue => 'q')"
 FIRST = "array_agg(job_id) from redrive(queue => 'q', n => 1)"
 DISCARD = "discard_dead(array[1, 2])"
 DISCARD_QUEUE = "discard_dead(queue => 'q')"
-PURGE_DEAD = Late("count from sweep() where task = 'purged'")
+PURGE_DEAD = late("count from sweep() where task = 'purged'")
 
 DEAD = [(1, "dead", 1, 1), (2, "dead", 1, 1)]
 BACK = [(1, "ready", 0, 1), (2, "ready", 0, 1)]
@@ -76,7 +76,14 @@ def stage(opened: Stage) -> Stage:
         Race(dead, FIRST, DISCARD_QUEUE, 1, [BACK[0]]),
         Race(dead, DISCARD, DISCARD, "JQ003", NONE, waits=True),
         Race(dead, DISCARD, DISCARD, 2, NONE, commits=False, waits=True),
-        Race(dead, "count(*) from redrive(array[1, 2], dry_run => true)", IDS, "JQ003", BACK),
+        Race(
+            dead,
+            "count(*) from redrive(array[1, 2], dry_run => true)",
+            IDS,
+            [1, 2],
+            BACK,
+            waits=True,
+        ),
         Race(dead, QUEUE, PURGE_DEAD, 0, BACK),
         Race(dead, QUEUE, PURGE_DEAD, 0, NONE, commits=False, then={PURGE_DEAD: 2}),
         Race(dead, PURGE_DEAD, IDS, "JQ003", NONE, waits=True),

@@ -294,8 +294,9 @@ def test_batches_in_opposite_orders_that_are_stopped_halfway(
         Race(held, REPLACE, DROP, 1, NONE, commits=False, waits=True, then={DROPPED: 0}),
         Race(held, DROP, REPLACE, "inserted", [(2, "dead", 0, 0)], waits=True, then={DROPPED: 1}),
         Race(held, DROP, REPLACE, "replaced", READY, commits=False, waits=True, then={DROPPED: 0}),
-        # What a producer has not committed yet is not seen, and its queue gone when it does.
-        Race(running, REPLACE, DROP, 1, [(2, "dead", 0, 0)], waits=True, then={DROPPED: 1}),
+        Race(running, REPLACE, DROP, 2, NONE, waits=True, then={DROPPED: 0}),
+        # What its producer has not committed yet is not seen, and its queue is gone when it does.
+        Race([], KEEP, DROP, 0, [(1, "dead", 0, 0)], then={DROPPED: 1}),
     ],
     ids=str,
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from interleaving import Late, Place, Race, Stage, say, staged
+from interleaving import Place, Race, Stage, late, say, staged
 from servers import wait_for_lock
 from test_concurrency import Call
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from servers import Server
 
 CLAIM = "job_id from claim('q', 'w')"
-LATE_CLAIM = Late(CLAIM)
-RECOVER = Late("count from sweep() where task = 'recovered'")
-EXHAUST = Late("count from sweep() where task = 'exhausted'")
-EXPIRE = Late("count from sweep() where task = 'expired'")
-FETCH = Late("count from sweep() where task = 'late'")
-HISTORY = Late("count from sweep() where task = 'history'")
+LATE_CLAIM = late(CLAIM)
+RECOVER = late("count from sweep() where task = 'recovered'")
+EXHAUST = late("count from sweep() where task = 'exhausted'")
+EXPIRE = late("count from sweep() where task = 'expired'")
+FETCH = late("count from sweep() where task = 'late'")
+HISTORY = late("count from sweep() where task = 'history'")
 
 ACK = "ack(1, 1)"
 BEAT = "outcome from heartbeat(1, 1, '3 hours')"
@@ -118,7 +118,7 @@ def test_a_sweep_comes_first_and_rolls_back(
 def test_who_knows_that_the_lease_is_over_does_not_wait_for_the_sweep(
     stage: Stage, step: str
 ) -> None:
-    stage.race(Race(claimed, RECOVER, Late(step), "lost", FREED))
+    stage.race(Race(claimed, RECOVER, late(step), "lost", FREED))
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_sweep_does_not_fetch_what_others_hold(
 def test_a_sweep_fetches_what_others_rolled_back(
     stage: Stage, step: str, answer: object, ends: list[Place]
 ) -> None:
-    after = {FETCH: 1, RECOVER: 0, Late(LONG_CLAIM): 2}
+    after = {FETCH: 1, RECOVER: 0, late(LONG_CLAIM): 2}
     ready = with_job_2("running", 1)
     stage.race(Race(behind, step, FETCH, 0, ready, commits=False, then=after))
 
@@ -255,7 +255,7 @@ def test_what_waited_for_a_sweep_is_done_to_what_it_fetched(
     stage: Stage, commits: bool, step: str, answer: object, ends: list[Place]
 ) -> None:
     if step == LONG_CLAIM:
-        step = Late(step)
+        step = late(step)
         after = {FETCH: int(not commits), step: 2}
         race = Race(behind, FETCH, step, None, ends, commits=commits, then=after)
     else:
@@ -265,7 +265,7 @@ def test_what_waited_for_a_sweep_is_done_to_what_it_fetched(
 
 def test_sweeps_share_out_what_there_is(stage: Stage) -> None:
     stage.say("enqueue_many('q', array_fill('1'::jsonb, array[5]))", "claim('q', 'w', 5)")
-    some = Late("count from sweep(2) where task = 'recovered'")
+    some = late("count from sweep(2) where task = 'recovered'")
     ends = [(i, "ready", 1, 1) for i in range(1, 6)]
     stage.race(Race([], some, RECOVER, 3, ends, then={RECOVER: 0}))
 

@@ -45,6 +45,11 @@ ALSO: dict[str, dict[str, tuple[str, ...]]] = {
     "redrive of a queue": {"dead_job_dead_at": ("(queue_id = ",), "lane_id": ("(id = ",)},
     "reprioritize": {"lane_id": ("(id = ",)},
     "redrive_queue": {"job_claim": ("(lane_id = ", "(run_at <= ")},
+    # Whether anything is left of a dropped queue.
+    "sweep": {
+        "job_claim": ("(lane_id >= ", "(lane_id <= "),
+        "dead_job_dead_at": ("(queue_id = ",),
+    },
 }
 MOST = {"doctor": 5000, "list_jobs": 1000}
 """A thousand jobs a lane, and a thousand ids a step; the others: FEW_ROWS."""
@@ -71,6 +76,8 @@ def quiet(admin: Connection) -> Connection:
     )
     admin.execute("select pgq_sql.create_queue('kept', keep_done => '7 days')")
     admin.execute("select pgq_sql.create_queue('origin', dead_letter_queue => 'letters')")
+    admin.execute("select pgq_sql.create_queue('dropped')")
+    admin.execute("select pgq_sql.drop_queue('dropped')")
     tables = admin.execute(
         "select oid::regclass::text from pg_class"
         " where relnamespace = 'pgq_sql'::regnamespace and relkind = 'r'"
@@ -277,7 +284,7 @@ def test_these_tests_see_every_scan(quiet: Connection, server: Server, connect: 
     _, session = prepared(quiet, server, connect, "ten rows")
 
     seen = {
-        f"{scan.node['Relation Name']} by {scan.index or scan.kind}"
+        f"{scan.table} by {scan.index or scan.kind}"
         for ones in calls(session).values()
         for one in ones
         for scan in one.scans()

@@ -1087,8 +1087,8 @@ comment on function _done_day is 'Name of the partition of done_job for an insta
 --         reads or writes history.
 -- Raises: 55006 from PostgreSQL, if a query of the same session is reading done_job meanwhile.
 -- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock
---         out all readers and writers. Sweeps make tomorrow's in time (_make_days), so that no ack need
---         do it.
+--         out all readers and writers. Sweeps make tomorrow's in time (_make_days), so that no ack
+--         need do it.
 create or replace function _add_done_day(instant timestamptz)
 returns void
 language plpgsql
@@ -2823,7 +2823,7 @@ comment on function retry is
 
 -- dead_letter_many: ends many jobs as dead, each on its own merits.
 --
--- Locks:  the rows, in id order.
+-- Locks:  the rows, in id order; as _bury.
 -- Raises: 22023 for arrays with nulls or of unequal length.
 create or replace function dead_letter_many(
   job_ids bigint[],
@@ -2886,7 +2886,7 @@ comment on function dead_letter_many is
 
 -- dead_letter: ends a job as dead, whatever attempts it has left.
 --
--- Locks:  the job's row.
+-- Locks:  as dead_letter_many.
 -- Raises: 22023 for nulls.
 create or replace function dead_letter(job_id bigint, token bigint, error text default 'failed')
 returns text
@@ -2901,8 +2901,9 @@ end
 $$;
 
 comment on function dead_letter is
-  'Ends a job as dead: it moves to dead_job with reason ''failed'' and the error, at most 8192 '
-  'characters. Answers ''dead'', ''lost'' or ''gone'' as in ack. Errors: 22023.';
+  'Ends a job as dead: it moves to dead_job, or into the dead letter queue of its queue, with '
+  'reason ''failed'' and the error, at most 8192 characters. Answers ''dead'', ''lost'' or '
+  '''gone'' as in ack. Errors: 22023.';
 
 -- release_many: gives many jobs back at no cost of an attempt, each on its own merits.
 --
@@ -4131,7 +4132,8 @@ comment on column jobs.retry_delay is 'Delay before the second run.';
 comment on column jobs.retry_max_delay is 'Cap of the curve, before jitter.';
 comment on column jobs.retry_jitter is 'Range the delay is multiplied with.';
 comment on column jobs.keep_done is 'How long it is kept when it is finished.';
-comment on column jobs.dedup_key is 'No second live job of the queue has it.';
+comment on column jobs.dedup_key is
+  'As the producer gave it. One that runs may have passed it on to a successor.';
 comment on column jobs.redrives is 'How often it came back from the dead.';
 comment on column jobs.progress is 'What the handler last said with heartbeat.';
 comment on column jobs.headers is 'As the producer gave them.';
@@ -4153,6 +4155,12 @@ select
   coalesce(d.max_attempts, q.max_attempts) as max_attempts,
   d.token,
   d.worker,
+  coalesce(d.visibility_timeout, q.visibility_timeout) as visibility_timeout,
+  coalesce(d.retry_backoff, q.retry_backoff) as retry_backoff,
+  coalesce(d.retry_factor, q.retry_factor) as retry_factor,
+  coalesce(d.retry_delay, q.retry_delay) as retry_delay,
+  coalesce(d.retry_max_delay, q.retry_max_delay) as retry_max_delay,
+  coalesce(d.retry_jitter, q.retry_jitter) as retry_jitter,
   d.dedup_key,
   coalesce(d.redrives, 0) as redrives,
   d.progress,
@@ -4175,6 +4183,12 @@ comment on column dead_jobs.attempt is 'Runs used.';
 comment on column dead_jobs.max_attempts is 'Runs it had.';
 comment on column dead_jobs.token is 'Of its last claim.';
 comment on column dead_jobs.worker is 'Label of the last claimant.';
+comment on column dead_jobs.visibility_timeout is 'Length of a lease.';
+comment on column dead_jobs.retry_backoff is 'fixed, linear or exponential.';
+comment on column dead_jobs.retry_factor is 'Base of the exponential curve.';
+comment on column dead_jobs.retry_delay is 'Delay before the second run.';
+comment on column dead_jobs.retry_max_delay is 'Cap of the curve, before jitter.';
+comment on column dead_jobs.retry_jitter is 'Range the delay was multiplied with.';
 comment on column dead_jobs.dedup_key is 'Its key, which others may hold by now.';
 comment on column dead_jobs.redrives is 'How often it had come back from the dead.';
 comment on column dead_jobs.progress is 'What the handler last said with heartbeat.';
@@ -4246,6 +4260,12 @@ select
   worker,
   lease_until,
   last_error,
+  visibility_timeout,
+  retry_backoff,
+  retry_factor,
+  retry_delay,
+  retry_max_delay,
+  retry_jitter,
   dedup_key,
   redrives,
   headers,
@@ -4270,6 +4290,12 @@ select
   worker,
   null as lease_until,
   error as last_error,
+  visibility_timeout,
+  retry_backoff,
+  retry_factor,
+  retry_delay,
+  retry_max_delay,
+  retry_jitter,
   dedup_key,
   redrives,
   headers,
@@ -4294,6 +4320,12 @@ select
   worker,
   null as lease_until,
   last_error,
+  null as visibility_timeout,
+  null as retry_backoff,
+  null as retry_factor,
+  null as retry_delay,
+  null as retry_max_delay,
+  null as retry_jitter,
   dedup_key,
   redrives,
   headers,
@@ -4320,6 +4352,12 @@ comment on column all_jobs.token is 'Of the latest claim.';
 comment on column all_jobs.worker is 'Label of the latest claimant.';
 comment on column all_jobs.lease_until is 'End of the lease, while it runs.';
 comment on column all_jobs.last_error is 'Error of the last failed run, or what it died of.';
+comment on column all_jobs.visibility_timeout is 'Length of a lease; null if done.';
+comment on column all_jobs.retry_backoff is 'fixed, linear or exponential; null if done.';
+comment on column all_jobs.retry_factor is 'Base of the exponential curve; null if done.';
+comment on column all_jobs.retry_delay is 'Delay before the second run; null if done.';
+comment on column all_jobs.retry_max_delay is 'Cap of the curve, before jitter; null if done.';
+comment on column all_jobs.retry_jitter is 'Range the delay is multiplied with; null if done.';
 comment on column all_jobs.dedup_key is 'As the producer gave it.';
 comment on column all_jobs.redrives is 'How often it came back from the dead.';
 comment on column all_jobs.headers is 'As the producer gave them.';
@@ -4385,9 +4423,8 @@ end
 $$;
 
 comment on function get_job is
-  'One row of all_jobs: the job, live, dead or done, with its resolved run time, expiry and '
-  'max_attempts (view jobs has the other options of a live one); no row if there is no such job '
-  'any more. Errors: 22023.';
+  'One row of all_jobs: the job, live, dead or done, with every option resolved (those of a done '
+  'job''s retries are not kept); no row if there is no such job any more. Errors: 22023.';
 
 -- list_jobs: jobs in id order, a page at a time.
 --

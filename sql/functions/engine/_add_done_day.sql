@@ -4,8 +4,8 @@
 --         reads or writes history.
 -- Raises: 55006 from PostgreSQL, if a query of the same session is reading done_job meanwhile.
 -- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock
---         out all readers and writers. Sweeps make tomorrow's in time (_make_days), so that no ack need
---         do it.
+--         out all readers and writers. Sweeps make tomorrow's in time (_make_days), so that no ack
+--         need do it.
 create or replace function _add_done_day(instant timestamptz)
 returns void
 language plpgsql

@@ -26,6 +26,5 @@ end
 $$;
 
 comment on function get_job is
-  'One row of all_jobs: the job, live, dead or done, with its resolved run time, expiry and '
-  'max_attempts (view jobs has the other options of a live one); no row if there is no such job '
-  'any more. Errors: 22023.';
+  'One row of all_jobs: the job, live, dead or done, with every option resolved (those of a done '
+  'job''s retries are not kept); no row if there is no such job any more. Errors: 22023.';
