@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from interleaving import Place, Race, Stage, late, meet, staged
+from interleaving import Place, Race, Stage, meet, staged
 from servers import wait_until
 
 if TYPE_CHECKING:
@@ -190,15 +190,31 @@ def test_a_job_that_changes_its_place_is_claimed_there(stage: Stage, race: Race)
         assert stage.places() == []
 
 
-def test_a_producer_that_waits_for_a_job_does_not_hold_up_the_marks(stage: Stage) -> None:
-    """What is reprioritized by a transaction that then stays open comes when it commits."""
-    stage.say(ENQUEUE)
-    opener, other = stage.session(), stage.session()
-    with opener.transaction():
-        meet(stage.conn, (other, RAISE), (opener, LOWER), commits=True, waits=True)
-        assert stage.say(ENQUEUE) == 2
-        assert stage.say(late(CLAIM)) == 2
-    assert stage.say("count(*) from claim('q', 'w')") == 1
+@pytest.mark.parametrize(
+    ("given", "one", "other", "priority"),
+    [
+        (scheduled, RAISE, PROMOTE, 5),
+        (suspended, RAISE, RESUME, 5),
+        (waiting, RAISE, LOWER, -5),
+        (scheduled, PROMOTE, RAISE, 5),
+        (suspended, RESUME, RAISE, 5),
+    ],
+)
+def test_the_second_is_announced_where_the_job_ends_up(
+    stage: Stage, given: list[str], one: str, other: str, priority: int
+) -> None:
+    """So no mark of that lane goes past the job while it is not committed."""
+    stage.say(*given)
+    first, second = stage.session(), stage.session()
+    with second.transaction():
+        meet(stage.conn, (first, one), (second, other), commits=True, waits=True)
+        announced = stage.conn.execute(
+            "select count(*) from pg_locks where pid = %s and locktype = 'advisory'"
+            " and (classid::bigint << 32) | objid::bigint = _lane_key((1 << 16) + 32768 + %s)",
+            [second.info.backend_pid, priority],
+        ).fetchone()
+        assert announced == (1,)
+    assert stage.say(CLAIM, PRIORITY) == priority
 
 
 @pytest.mark.parametrize(("commits", "purged", "ends"), [(True, 0, RUNNING), (False, 1, [])])

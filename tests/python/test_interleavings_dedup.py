@@ -170,6 +170,36 @@ def test_a_replacement_meets_a_claim(stage: Stage, race: Race) -> None:
     assert stage.held() == [("k", race.ends[-1][0])]
 
 
+SUSPENDED = [(1, "suspended", 0, 0)]
+scheduled = ["enqueue('q', '1', dedup_key => 'k', delay => '1 hour')"]
+suspended = [*held, "suspend(1)"]
+
+
+@pytest.mark.parametrize(
+    "race",
+    [
+        # The row that they waited for is gone, and the job is there all the same.
+        Race(held, REPLACE, CANCEL, "cancelled", NONE, waits=True),
+        Race(held, REPLACE, CANCEL, "cancelled", NONE, commits=False, waits=True),
+        Race(held, REPLACE, "suspend(1)", "suspended", SUSPENDED, waits=True),
+        Race(held, REPLACE, "reprioritize(1, 5)", "reprioritized", READY, waits=True),
+        Race(scheduled, REPLACE, "promote(1)", "promoted", READY, waits=True),
+        Race(suspended, REPLACE, "resume(1)", "resumed", READY, waits=True),
+        Race(held, CANCEL, REPLACE, "inserted", SECOND, waits=True),
+        Race(held, "suspend(1)", REPLACE, "replaced", SUSPENDED, waits=True),
+        Race(suspended, "resume(1)", REPLACE, "replaced", READY, waits=True),
+        Race(scheduled, "promote(1)", REPLACE, "replaced", READY, waits=True),
+        Race(held, "reprioritize(1, 5)", REPLACE, "replaced", READY, waits=True),
+    ],
+    ids=str,
+)
+def test_a_replacement_meets_whoever_controls_the_job(stage: Stage, race: Race) -> None:
+    stage.race(race)
+    assert stage.held() == [("k", job_id) for job_id, *_ in race.ends]
+    if race.ends:
+        assert stage.say(PAYLOAD) == 2
+
+
 def test_a_replaced_job_keeps_its_fence(stage: Stage) -> None:
     given = [*running, "release(1, 1)"]
     after = {CLAIM: 1, ACK: "lost", "ack(1, 2)": "acked"}

@@ -51,8 +51,11 @@ ALSO: dict[str, dict[str, tuple[str, ...]]] = {
         "dead_job_dead_at": ("(queue_id = ",),
     },
 }
-MOST = {"doctor": 5000, "list_jobs": 1000}
-"""A thousand jobs a lane, and a thousand ids a step; the others: FEW_ROWS."""
+MOST = {"doctor": 5000}
+"""A thousand jobs a lane; the others: FEW_ROWS."""
+PAGES = {"doctor": 2500, "list_jobs": 2500, "sweep": 2000}
+"""Every queue and all that was finished since the last vacuum; some ids in each day of history;
+the others: FEW_PAGES."""
 
 SETTLING = ("heartbeat_many", "release_many", "retry_many", "dead_letter_many", "ack_many")
 CASES = {
@@ -246,7 +249,7 @@ def walks(plans: dict[str, list[Plan]]) -> list[str]:
 
 def heavy(plans: dict[str, list[Plan]]) -> dict[str, int]:
     pages = {name: ones[-1].buffers for name, ones in plans.items()}
-    return {name: count for name, count in pages.items() if count >= FEW_PAGES and name not in MOST}
+    return {name: n for name, n in pages.items() if n >= PAGES.get(name, FEW_PAGES)}
 
 
 def prepared(quiet: Connection, server: Server, connect: Connect, case: str) -> list[Watched]:

@@ -1,4 +1,4 @@
--- cancel, promote, suspend, resume, reprioritize: each answers in each state, and does what it says.
+-- cancel, promote, suspend, resume, reprioritize: each answers in each state, and does as it says.
 begin;
 set local search_path = pgq_sql, tap, public;
 \ir support/clock.sql
@@ -127,7 +127,8 @@ select pg_temp.job_that_is('scheduled') as id \gset
 select run_at as due from get_job(:id) \gset
 select suspend(:id);
 select is(
-  (select run_at from get_job(:id)), :'due'::timestamptz, 'a suspended job still shows its run time');
+  (select run_at from get_job(:id)), :'due'::timestamptz,
+  'a suspended job still shows its run time');
 select is(next_run_at('q'), null, 'but nobody waits for it');
 select set_config('test.ahead', '10 years', true);
 select is_empty($$ select from claim('q', 'w') $$, 'it is never claimed');
@@ -171,7 +172,8 @@ select enqueue('q', '"c"', priority => 7);
 select reprioritize(:id, 7);
 select results_eq(
   $$ select payload, priority from claim('q', 'w', 10) $$,
-  $$ values (jsonb '"c"', 7), ('"b"', 7), ('"a"', 0) $$, 'the job joins the end of its new priority');
+  $$ values (jsonb '"c"', 7), ('"b"', 7), ('"a"', 0) $$,
+  'the job joins the end of its new priority');
 delete from job;
 select job_id as id from enqueue('q', delay => '1 h') \gset
 select run_at as due from get_job(:id) \gset

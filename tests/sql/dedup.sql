@@ -3,7 +3,7 @@
 begin;
 set local search_path = pgq_sql, tap, public;
 \ir support/clock.sql
-select plan(76);
+select plan(77);
 select create_queue('q', max_attempts => 3), create_queue('other');
 
 -- What a refused call says in DETAIL.
@@ -129,6 +129,7 @@ select is(
 select results_eq(
   $$ select job_id, payload, state from pg_temp.only_job() $$,
   format($$ values (%s::bigint, jsonb '"new"', 'suspended') $$, :id), 'it stays suspended');
+select is_empty($$ select from claim('q', 'w') $$, 'and is not claimed');
 select enqueue('q', delay => '1 h', dedup_key => 'k', dedup_mode => 'replace');
 select ok(
   (select state = 'suspended' and run_at > _now() + interval '59 min' from pg_temp.only_job()),
@@ -143,7 +144,8 @@ select is(
   'replaced', 'replace of a job that waits for its retry');
 select results_eq(
   $$ select job_id, payload, state, run_at, attempt, token, last_error from pg_temp.only_job() $$,
-  format($$ values (%s::bigint, jsonb '"new"', 'scheduled', timestamptz %L, 0, 1::bigint, null::text) $$,
+  format($$ values (%s::bigint, jsonb '"new"', 'scheduled', timestamptz %L, 0, 1::bigint,
+    null::text) $$,
     :id, :'due'),
   'its attempts begin anew, its token does not');
 select enqueue('q', delay => '0', dedup_key => 'k', dedup_mode => 'replace');
@@ -193,12 +195,16 @@ select is(
 create function pg_temp.outcome_after(state text, way text) returns text language plpgsql as $$
 declare
   id constant bigint := pg_temp.holder(state);
+  left_over boolean;
 begin
   execute replace(way, ':id', id::text);
-  return (pgq_sql.enqueue('q', dedup_key => 'k')).outcome;
+  left_over := exists (select from pgq_sql.dedup d where d.job_id = id);
+  return (pgq_sql.enqueue('q', dedup_key => 'k')).outcome
+    || case when left_over then ', its row is there' else '' end;
 end
 $$;
-select is(pg_temp.outcome_after(state, 'select ' || way), 'inserted', 'the key is free after ' || way)
+select is(
+  pg_temp.outcome_after(state, 'select ' || way), 'inserted', 'the key is free after ' || way)
 from (values
   ('running', 'ack(:id, 1)'),
   ('running', 'ack_many(array[:id], array[1])'),
@@ -215,9 +221,11 @@ select is(
   pg_temp.outcome_after('ready', 'update job set expires_at = _now(); select sweep()'), 'inserted',
   'and after it has expired');
 select is(
-  pg_temp.outcome_after('running', 'select release(:id, 1)'), 'existing', 'but not after release');
+  pg_temp.outcome_after('running', 'select release(:id, 1)'), 'existing, its row is there',
+  'but not after release');
 select is(
-  pg_temp.outcome_after('running', 'select retry(:id, 1)'), 'existing', 'nor after retry');
+  pg_temp.outcome_after('running', 'select retry(:id, 1)'), 'existing, its row is there',
+  'nor after retry');
 select pg_temp.holder('running') as id \gset
 select dead_letter(:id, 1);
 select redrive(array[:id]);
@@ -235,7 +243,8 @@ select is((select outcome from enqueue('q', dedup_key => 'undone')), 'inserted',
   'a job that was rolled back has no key');
 
 -- What is refused.
-select throws_ok(format('select enqueue(''q'', %s)', argument), '22023', null, argument || ' is refused')
+select throws_ok(
+  format('select enqueue(''q'', %s)', argument), '22023', null, argument || ' is refused')
 from unnest(array[
   'dedup_key => ''''',
   'dedup_key => repeat(''ä'', 501)',
@@ -256,7 +265,9 @@ select results_eq(
   $$ values (1::bigint, 'inserted', false), (2, 'existing', true), (3, 'inserted', false),
        (4, 'existing', false), (5, 'inserted', false) $$,
   'each item has its own outcome, in input order; the first of two equal keys counts');
-select is((select last_value from job_id_seq), :ids + 3::bigint, 'only what was inserted has drawn an id');
+select is(
+  (select last_value from job_id_seq), :ids + 3::bigint,
+  'only what was inserted has drawn an id');
 select results_eq(
   $$ select payload, priority, dedup_key collate "default" from pg_temp.only_job()
      order by job_id $$,
@@ -288,7 +299,8 @@ from unnest(array[
   'dedup_keys => array[null], dedup_mode => ''merge''',
   'dedup_mode => ''replace'''
 ]) argument;
-select is((select count(*) from dedup where key in ('x', 'y')), 0::bigint, 'nothing is left of them');
+select is(
+  (select count(*) from dedup where key in ('x', 'y')), 0::bigint, 'nothing is left of them');
 
 select * from finish();
 rollback;

@@ -3,7 +3,7 @@
 begin;
 set local search_path = pgq_sql, tap, public;
 \ir support/clock.sql
-select plan(17);
+select plan(18);
 
 -- Findings about the queues, not about the server.
 create function pg_temp.found() returns setof text language sql as
@@ -56,12 +56,16 @@ select sweep();
 -- A lane whose tail stands still though no job is there.
 select is_empty(
   $$ select from doctor() where finding = 'open producer' $$, 'nobody holds a lane up');
-delete from job;
 insert into mark (lane_id, head, head_id, tail, tail_id, made_at, sweep_at, busy)
 select (id << 16) + 32768, _now(), 0, _now() - interval '2 min', 0, _now(), _now(), true
 from queue where name = 'q';
+update job set run_at = _now() - interval '3 min' where payload = '"first"';
+select is_empty(
+  $$ select from doctor() where finding = 'open producer' $$, 'nor where a job keeps the tail');
+delete from job;
 select results_eq(
-  'select pg_temp.found()', $$ values ('warning: open producer: queue "q"') $$, 'a tail that stays');
+  'select pg_temp.found()', $$ values ('warning: open producer: queue "q"') $$,
+  'a tail that stays');
 select enqueue('q');
 select matches(
   (select detail from doctor() where finding = 'open producer'),

@@ -76,7 +76,8 @@ select results_eq(
 select is_empty($$ select from get_job(-1) $$, 'no row for a job that never was');
 savepoint before;
 select purge_queue('other');
-select is_empty(format('select from get_job(%s)', :elsewhere), 'nor for one of which nothing is kept');
+select is_empty(
+  format('select from get_job(%s)', :elsewhere), 'nor for one of which nothing is kept');
 rollback to before;
 select throws_ok($$ select get_job(null) $$, '22023', null, 'no id is refused');
 
@@ -118,7 +119,8 @@ select is(
 savepoint before;
 select count(*) from enqueue_many('other', array_fill('1'::jsonb, array[2100]));
 select enqueue('other', '"last"');
-select is((select count(*) from list_jobs('other', n => 5000)), 2102::bigint, 'more than a thousand');
+select is(
+  (select count(*) from list_jobs('other', n => 5000)), 2102::bigint, 'more than a thousand');
 select is(
   (select count(distinct job_id) from list_jobs('other', n => 1500)), 1500::bigint, 'each once');
 select is(
@@ -142,8 +144,9 @@ from (values
 -- count_jobs
 select results_eq(
   $$ select queue, state, count from count_jobs() $$,
-  $$ values ('other', 'ready', 1::bigint), ('q', 'cancelled', 1), ('q', 'dead', 1), ('q', 'done', 1),
-    ('q', 'ready', 1), ('q', 'running', 1), ('q', 'scheduled', 1), ('q', 'suspended', 1) $$,
+  $$ values ('other', 'ready', 1::bigint), ('q', 'cancelled', 1), ('q', 'dead', 1),
+    ('q', 'done', 1), ('q', 'ready', 1), ('q', 'running', 1), ('q', 'scheduled', 1),
+    ('q', 'suspended', 1) $$,
   'a row for each queue and state');
 select results_eq(
   $$ select queue, state, count from count_jobs(state => 'ready') $$,

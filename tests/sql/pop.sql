@@ -17,7 +17,8 @@ select is((select count(*) from jobs), 5::bigint, 'and leaves everything');
 select is((select payload from pop('q')), '"high"', 'one job, the first');
 savepoint before;
 select results_eq(
-  $$ select queue, payload, headers, attempt, max_attempts, priority, token, lease_until > observed_at
+  $$ select queue, payload, headers, attempt, max_attempts, priority, token,
+       lease_until > observed_at
      from pop('q') $$,
   $$ values ('q', jsonb '"first"', jsonb '{"h": 1}', 1, 2, 0, 1::bigint, true) $$,
   'it answers the whole job');

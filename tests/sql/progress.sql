@@ -32,7 +32,8 @@ select throws_ok(
   format($$ select heartbeat(%s, 1, '1 h', to_jsonb(repeat('x', 65535))) $$, :one),
   'JQ007', null, 'one more is not');
 select ok(
-  (select lease_until < _now() + interval '31 s' from get_job(:one)), 'nor is the lease extended then');
+  (select lease_until < _now() + interval '31 s' from get_job(:one)),
+  'nor is the lease extended then');
 select throws_ok(
   format($$ select heartbeat(%s, 1, progress => '1e65536') $$, :one), 'JQ007', null,
   'it counts as it would be printed');
