@@ -198,11 +198,11 @@ class Actor:
             self.rows("heartbeat(%s, %s)", job_id, token)
 
     def cancel(self) -> None:
-        # Done jobs of one queue are kept: the row says which it was.
         job_id = self.job()
-        if self.rows("cancel(%s)", job_id) == [("cancelled",)]:
-            kept = self.rows("from done_job where id = %s", job_id)
-            self.page.ended["cancelled"] += not kept
+        # An id never changes its queue.
+        queue = self.rows("queue from all_jobs where job_id = %s", job_id)
+        if queue and self.rows("cancel(%s)", job_id) == [("cancelled",)]:
+            self.page.ended["cancelled"] += queue != [("kept",)]
 
     def pop(self) -> None:
         queue = self.queue()

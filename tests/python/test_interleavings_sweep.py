@@ -312,7 +312,7 @@ def test_a_new_day_of_history_holds_up_no_one_else(kept: Stage) -> None:
     kept.conn.execute("update pgq_sql.queue set keep_done = '20 days' where current")
     opener, other, sweeper = kept.session(), kept.session(), kept.session()
     for session in (other, sweeper):
-        session.execute("set lock_timeout = '1s'")
+        session.execute("set statement_timeout = '5s'")
     with opener.transaction():
         assert say(opener, ACK) == "acked"
         assert say(other, "count(*) from done_jobs") == 0
@@ -338,7 +338,7 @@ def over(stage: Stage) -> Stage:
 def test_a_sweep_does_not_wait_for_a_long_reader_of_history_nor_do_acks(over: Stage) -> None:
     reader, sweeper, acker = over.session(), over.session(), over.session()
     for session in (sweeper, acker):
-        session.execute("set lock_timeout = '1s'")
+        session.execute("set statement_timeout = '5s'")
     sweep = "count from sweep() where task = 'history'"
     with reader.transaction():
         assert say(reader, "count(*) from done_job") == 1
