@@ -132,6 +132,7 @@ COURSES = (
         about="the same for longer",
         held="snapshot",
         seconds=600,
+        compared=False,
         repeat=1,
         aims=(Aim("cycles_kept", 0.8), Aim("jobs_kept", 0.8)),
         long=True,

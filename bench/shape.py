@@ -36,9 +36,11 @@ class Contents(Scenario):
     n: int = 10
     figures: tuple[str, ...] = (RATE, "claim_ms", "ack_ms")
 
-    def round(self, server: Server, size: Size, _number: int, /) -> dict[str, Run]:
-        """Measure each content, on a database of its own."""
-        return {content.name: self._run(server, size, content) for content in self.contents}
+    def round(self, server: Server, size: Size, number: int, /) -> dict[str, Run]:
+        """Measure each content, on a database of its own, each round beginning with another."""
+        first = number % len(self.contents)
+        turns = (*self.contents[first:], *self.contents[:first])
+        return {content.name: self._run(server, size, content) for content in turns}
 
     def _run(self, server: Server, size: Size, content: Content) -> Run:
         enqueue_many = f"""
