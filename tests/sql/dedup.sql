@@ -3,7 +3,7 @@
 begin;
 set local search_path = pgq_sql, tap, public;
 \ir support/clock.sql
-select plan(77);
+select plan(78);
 select create_queue('q', max_attempts => 3), create_queue('other');
 
 -- What a refused call says in DETAIL.
@@ -301,6 +301,15 @@ from unnest(array[
 ]) argument;
 select is(
   (select count(*) from dedup where key in ('x', 'y')), 0::bigint, 'nothing is left of them');
+
+-- A job that has waited keeps its place, but its expiry counts from now.
+select enqueue('q', '"first"', dedup_key => 'waited');
+select set_config('test.ahead', '1 hour', true);
+select enqueue('q', '"second"', dedup_key => 'waited', dedup_mode => 'replace',
+  expires_in => '1 minute');
+select sweep();
+select is((select count(*) from jobs where payload = '"second"'), 1::bigint,
+  'a replaced job does not expire at once');
 
 select * from finish();
 rollback;
