@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from interleaving import Place, Race, Stage, meet, staged
+from interleaving import Place, Race, Stage, meet, say, staged
 from servers import wait_for_lock
 from test_concurrency import Call
 
@@ -315,6 +315,32 @@ def test_batches_in_opposite_orders_that_are_stopped_halfway(
     waiting = 0 if (given, mode) == ("running", "ignore") else 3
     assert stage.say("count(*) from jobs where state = 'ready'") == waiting
     assert [row[0] for row in stage.held()] == ["a", "m", "z"]
+
+
+def test_a_batch_takes_the_rows_of_jobs_in_id_order(stage: Stage) -> None:
+    """As purge_queue and drop_queue do: while it waits for job 1 it has not taken job 2 yet."""
+    stage.say(many("a,b", "1,2"))
+    holder, second = stage.session(), stage.session()
+    with holder.transaction():
+        holder.execute("select from job where id = 1 for update")
+        batch = Call(second, "select " + many("b,a", "3,4", "replace"))
+        wait_for_lock(stage.conn, second.info.backend_pid)
+        rows = stage.conn.execute("select id from job for update skip locked").fetchall()
+        assert rows == [(2,)]
+    assert batch.end() == "replaced replaced"
+
+
+def test_a_batch_takes_no_key_out_of_order(stage: Stage) -> None:
+    """A key that was another's when its turn came is not taken later, beside those after it."""
+    stage.say(FIRST.replace("'k'", "'a'"))
+    holder, second = stage.session(), stage.session()
+    with holder.transaction(force_rollback=True):
+        say(holder, FIRST.replace("'k'", "'b'"))
+        batch = Call(second, "select " + many("a,b", "3,4"))
+        wait_for_lock(stage.conn, second.info.backend_pid)
+        assert stage.say("cancel(1)") == "cancelled"
+    assert batch.end() == "existing inserted"
+    assert [key for key, _ in stage.held()] == ["b"]
 
 
 @pytest.mark.parametrize(

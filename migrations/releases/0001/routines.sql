@@ -2111,6 +2111,29 @@ $$;
 
 comment on function _give_key is 'Enters the holder of a dedup key. Private.';
 
+-- _lock_waiting: locks those of the given jobs that do not run, before a batch replaces them one by
+-- one in its own order.
+--
+-- Locks:  the rows, in id order, as purge_queue and drop_queue do.
+-- Raises: nothing.
+create or replace function _lock_waiting(ids bigint[])
+returns void
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+  perform from job j where j.id = any (ids) and j.lease_until is null order by j.id for update;
+end
+$$;
+
+comment on function _lock_waiting is
+  'Locks those of the given jobs that do not run, in id order. Private.';
+
 -- _withdraw: takes a job that does not run out of its queue, to be put back with other contents.
 --
 -- Locks:  the job's row: a claim that is just taking it is waited for.
@@ -2300,7 +2323,8 @@ comment on function enqueue is
 -- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or
 -- none.
 --
--- Locks:  as _announce, for each priority used; as enqueue for dedup keys, in the keys' order.
+-- Locks:  as _announce, for each priority used; as enqueue for dedup keys: all keys in their order,
+--         then the rows of jobs to be replaced in id order.
 -- Raises: as enqueue; DETAIL names the item. 22023 also for arrays of unequal length or not counted
 --         from 1.
 -- Notes:  Ids are drawn in input order, so jobs of one run time and priority run in that order.
@@ -2339,6 +2363,9 @@ declare
   clock timestamptz;
   lane bigint;
   inserted bigint;
+  keys text[];
+  holders bigint[];
+  holder bigint;
 begin
   select q.* into target from queue q where q.name = enqueue_many.queue and q.current;
   if not coalesce(
@@ -2367,19 +2394,29 @@ begin
     end if;
     if num_nonnulls(variadic dedup_keys) > 0 then
       perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
-      perform _take_key(target.id, k.key, dedup_mode is not distinct from 'replace')
+      select array_agg(k.key), array_agg(
+        _take_key(target.id, k.key, dedup_mode is not distinct from 'replace'))
+      into keys, holders
       from (
         select distinct d.key collate "C" as key from unnest(dedup_keys) d (key) order by 1
       ) k
       where k.key is not null;
+      if dedup_mode = 'replace' then
+        perform _lock_waiting(holders);
+      end if;
       for i in 1..cardinality(payloads) loop
-        return query
-        select i::bigint, e.job_id, e.outcome
-        from enqueue(
-          queue, payloads[i], priorities[i], delays[i], run_ats[i], max_attempts,
-          visibility_timeout, expires_in, retry_backoff, retry_factor, retry_delay,
-          retry_max_delay, retry_jitter, dedup_keys[i],
-          case when dedup_keys[i] is not null then dedup_mode end, headers[i]) e;
+        holder := holders[array_position(keys, dedup_keys[i])];
+        if holder is not null and dedup_mode is distinct from 'replace' then
+          return query values (i::bigint, holder, 'existing');
+        else
+          return query
+          select i::bigint, e.job_id, e.outcome
+          from enqueue(
+            queue, payloads[i], priorities[i], delays[i], run_ats[i], max_attempts,
+            visibility_timeout, expires_in, retry_backoff, retry_factor, retry_delay,
+            retry_max_delay, retry_jitter, dedup_keys[i],
+            case when dedup_keys[i] is not null then dedup_mode end, headers[i]) e;
+        end if;
       end loop;
       return;
     end if;
