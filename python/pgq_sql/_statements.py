@@ -69,6 +69,23 @@ PLURAL = {("enqueue_many", "headers"): "jsonb[]"}
 # Where None is a value (JSON's null) and not the absence of one.
 NULLABLE = frozenset({"payload", "payloads"})
 
+# What most functions cannot do without. None goes to them, whose refusal says more than that there
+# is no function with so few arguments; where such an argument is optional, its default is null.
+REQUIRED = frozenset(
+    {
+        "capability",
+        "dead_letter_queue",
+        "job_id",
+        "job_ids",
+        "queue",
+        "role",
+        "token",
+        "tokens",
+        "worker",
+    }
+)
+REQUIRED_BY = frozenset({("reprioritize", "priority")})
+
 Values = dict[str, object]
 
 
@@ -87,11 +104,11 @@ class Statements:
         }
 
     def call(self, function: str, arguments: Mapping[str, object]) -> tuple[bytes, Values]:
-        """The statement and its values; an argument that is None is left to its default."""
+        """The statement and its values; an option that is None is left to its default."""
         given = {
             name: value
             for name, value in arguments.items()
-            if value is not None or name in NULLABLE
+            if value is not None or may_be_null(function, name)
         }
         key = (function, *given)
         text = self._texts.get(key)
@@ -110,6 +127,8 @@ class Statements:
         return self.fill(f"select * from {{schema}}.{function}({arguments})")  # noqa: S608
 
     def _adapt(self, name: str, kind: str, value: object) -> object:
+        if value is None and name not in NULLABLE:
+            return None
         if not kind.endswith("[]"):
             return self._adapters[kind](name, value)
         if not isinstance(value, Sequence) or isinstance(value, str | bytes):
@@ -123,6 +142,11 @@ class Statements:
 def type_of(function: str, argument: str) -> str:
     """The SQL type of a function's argument."""
     return PLURAL.get((function, argument)) or TYPES[argument]
+
+
+def may_be_null(function: str, argument: str) -> bool:
+    """Whether None is sent as an argument of its own, and not left to the default."""
+    return argument in NULLABLE | REQUIRED or (function, argument) in REQUIRED_BY
 
 
 def _text(name: str, value: object) -> str:

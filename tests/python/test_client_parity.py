@@ -22,7 +22,7 @@ from pgq_sql import (
     QueueState,
     Swept,
 )
-from pgq_sql._statements import PLURAL, TYPES, type_of
+from pgq_sql._statements import PLURAL, TYPES, may_be_null, type_of
 from servers import Connection
 
 # What the client has of its own.
@@ -59,6 +59,11 @@ ARGUMENTS = """
       p.proargnames[1:p.pronargs], p.proargtypes::oid[]) with ordinality a (name, type, place)
     where p.pronamespace = 'pgq_sql'::regnamespace and p.proname !~ '^_'
     order by p.proname, a.place"""
+REQUIRED = """
+    select p.proname::text, coalesce(p.proargnames[1:p.pronargs - p.pronargdefaults], '{}')
+    from pg_proc p
+    where p.pronamespace = 'pgq_sql'::regnamespace and p.proname !~ '^_'
+    order by p.proname"""
 COLUMNS = """
     select p.proname::text as function, a.name, a.place
     from pg_proc p
@@ -122,3 +127,10 @@ def test_arguments_have_the_types_that_they_are_sent_as(conn: Connection) -> Non
 def test_answers_have_the_columns_as_fields(conn: Connection, function: str) -> None:
     columns = [column for name, column, _ in conn.execute(COLUMNS) if name == function]
     assert columns == [field.name for field in fields(ANSWERS[function])]
+
+
+def test_none_for_what_is_required_reaches_the_function(conn: Connection) -> None:
+    """Which refuses it. Left out, it would be a call of a function that does not exist."""
+    required = [(function, name) for function, names in conn.execute(REQUIRED) for name in names]
+    assert ("ack", "token") in required
+    assert [one for one in required if not may_be_null(*one)] == []

@@ -52,7 +52,6 @@ drop function claim;
 drop function enqueue_many;
 drop function enqueue;
 drop function _withdraw;
-drop function _lock_waiting;
 drop function _give_key;
 drop function _pass_key;
 drop function _take_key;

@@ -2,10 +2,11 @@
 -- none.
 --
 -- Locks:  as _announce, for each priority used; as enqueue for dedup keys: all keys in their order,
---         then the rows of jobs to be replaced in id order.
+--         then the rows of jobs to be replaced in id order, as whoever locks many jobs does.
 -- Raises: as enqueue; DETAIL names the item. 22023 also for arrays of unequal length or not counted
 --         from 1.
 -- Notes:  Ids are drawn in input order, so jobs of one run time and priority run in that order.
+--         With keys, the items whose key has a holder come first, by its id.
 --         The insert leaves out what it should not take; if anything is missing then, _check_jobs
 --         finds the first such item and words the error, which undoes the rest. So a good batch is
 --         unpacked once.
@@ -44,6 +45,10 @@ declare
   keys text[];
   holders bigint[];
   holder bigint;
+  place bigint;
+  entered record;
+  ids bigint[];
+  outcomes text[];
 begin
   select q.* into target from queue q where q.name = enqueue_many.queue and q.current;
   if not coalesce(
@@ -79,23 +84,28 @@ begin
         select distinct d.key collate "C" as key from unnest(dedup_keys) d (key) order by 1
       ) k
       where k.key is not null;
-      if dedup_mode = 'replace' then
-        perform _lock_waiting(holders);
-      end if;
-      for i in 1..cardinality(payloads) loop
-        holder := holders[array_position(keys, dedup_keys[i])];
+      for place, holder in
+        select u.ordinal, k.holder
+        from unnest(dedup_keys) with ordinality u (key, ordinal)
+        left join unnest(keys, holders) k (key, holder) on k.key = u.key
+        order by k.holder, u.ordinal
+      loop
         if holder is not null and dedup_mode is distinct from 'replace' then
-          return query values (i::bigint, holder, 'existing');
+          ids[place] := holder;
+          outcomes[place] := 'existing';
         else
-          return query
-          select i::bigint, e.job_id, e.outcome
-          from enqueue(
-            queue, payloads[i], priorities[i], delays[i], run_ats[i], max_attempts,
+          entered := enqueue(
+            queue, payloads[place], priorities[place], delays[place], run_ats[place], max_attempts,
             visibility_timeout, expires_in, retry_backoff, retry_factor, retry_delay,
-            retry_max_delay, retry_jitter, dedup_keys[i],
-            case when dedup_keys[i] is not null then dedup_mode end, headers[i]) e;
+            retry_max_delay, retry_jitter, dedup_keys[place],
+            case when dedup_keys[place] is not null then dedup_mode end, headers[place]);
+          ids[place] := entered.job_id;
+          outcomes[place] := entered.outcome;
         end if;
       end loop;
+      return query
+      select u.ordinal, u.job_id, u.outcome
+      from unnest(ids, outcomes) with ordinality u (job_id, outcome, ordinal);
       return;
     end if;
   end if;
