@@ -175,5 +175,5 @@ class TestEncoders:
     ],
 )
 def test_none_for_what_is_required(client: Client, method: str, arguments: int) -> None:
-    with pytest.raises(pgq_sql.InvalidArgument, match="must not"):
+    with pytest.raises(pgq_sql.InvalidArgument):
         getattr(client, method)(*[None] * arguments)
