@@ -1558,9 +1558,10 @@ comment on function _reopen is
 --         letter queues (_announce); rows of dedup, as _keep.
 -- Raises: nothing: what cannot become a letter becomes a row of dead_job.
 -- Notes:  errors are per id; with them, ids must ascend. A null one leaves the last error standing.
---         The dead letter queue is the one that the queue has now, not when the job was enqueued: a
---         queue that others send letters to cannot be dropped, so that one is there.
---         A payload near jsonb's limit of 256 MB would not fit into an envelope.
+--         The dead letter queue is the one that the queue has now, not when the job was enqueued. A
+--         queue that others send letters to cannot be dropped; were it gone all the same, the job
+--         would become a row of dead_job.
+--         Payload and headers of more than 100 MB stay out of envelopes: jsonb holds 256 MB at most.
 create or replace function _bury(ids bigint[], reason text, errors text[] default null)
 returns bigint
 language plpgsql
@@ -1602,7 +1603,10 @@ begin
       where q.id = j.lane_id >> 16
         and q.current
         and q.dead_letter_queue_id = any (boxes)
-        and pg_column_size(j.payload) < 200000000
+        and exists (select from queue b where b.id = q.dead_letter_queue_id and b.current)
+        -- Unpacked: compressed, a payload of 250 MB may have 2.
+        and pg_column_size(j.payload #> '{}') + coalesce(pg_column_size(j.headers #> '{}'), 0)
+          < 100000000
     ) as box
   ), letters as (
     insert into job (lane_id, run_at, enqueued_at, settings, expires_at, keep_done, payload)
@@ -1630,7 +1634,8 @@ begin
       reason, error, dead_at
     )
     select
-      r.id, r.lane_id >> 16, (r.lane_id & 65535) - 32768, r.run_at, r.enqueued_at, r.settings,
+      r.id, r.lane_id >> 16, (r.lane_id & 65535) - 32768, coalesce(r.resume_at, r.run_at),
+      r.enqueued_at, r.settings,
       r.token, r.attempt, r.worker, r.expires_at, r.expires_in, r.keep_done, r.redrives,
       r.dedup_key, r.progress, r.max_attempts, r.visibility_timeout, r.retry_backoff,
       r.retry_factor, r.retry_delay, r.retry_max_delay, r.retry_jitter, r.headers, r.payload,
@@ -1681,12 +1686,13 @@ comment on function _done_day is 'Name of the partition of done_job for an insta
 -- Raises: 55006 from PostgreSQL, if a query of the same session is reading done_job meanwhile.
 -- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock
 --         out all readers and writers. Sweeps make tomorrow's in time (_make_days), so that no ack
---         need do it.
+--         need do it. The bounds are written as text, which other date styles read back wrongly.
 create or replace function _add_done_day(instant timestamptz)
 returns void
 language plpgsql
 volatile
 set search_path from current
+set datestyle = 'ISO'
 as $$
 declare
   opens constant timestamptz := date_trunc('day', instant, 'UTC');
@@ -1724,7 +1730,7 @@ comment on function _add_done_day is
 --
 -- Locks:  rows of dedup, skipping those that a producer is passing on to a successor; for the first
 --         job of a day as _add_done_day.
--- Raises: JQ007 result too large.
+-- Raises: nothing.
 -- Notes:  Takes rows that the caller's statement has deleted already, so no job is locked twice.
 --         results are found by the place of the id in ids, which must ascend.
 create or replace function _keep(
@@ -1745,25 +1751,7 @@ as $$
 declare
   clock constant timestamptz := _now();
   day timestamptz;
-  too_large bigint;
 begin
-  if results is not null then
-    select e.id into too_large
-    from unnest(ended) e
-    cross join lateral (
-      select q.max_payload from queue q where q.version = e.settings offset 0
-    ) q
-    where e.keep_done is not null
-      and octet_length(results[width_bucket(e.id, ids)]::text) > q.max_payload
-    limit 1;
-    if found then
-      raise exception 'result is too large'
-        using errcode = 'JQ007',
-          detail = format('job %s', too_large),
-          hint = 'It may have as many bytes as a payload of the queue. Store it elsewhere.';
-    end if;
-  end if;
-
   delete from dedup d
   where d.ctid = any (array(
     select x.ctid
@@ -1788,8 +1776,8 @@ begin
     done_at, keep_until
   )
   select
-    e.id, e.lane_id >> 16, (e.lane_id & 65535) - 32768, _keep.outcome, e.run_at, e.enqueued_at,
-    e.settings, e.token, e.attempt, e.max_attempts, e.worker, e.expires_at, e.redrives,
+    e.id, e.lane_id >> 16, (e.lane_id & 65535) - 32768, _keep.outcome,
+    coalesce(e.resume_at, e.run_at), e.enqueued_at, e.settings, e.token, e.attempt, e.max_attempts, e.worker, e.expires_at, e.redrives,
     e.dedup_key, e.headers, e.payload, e.progress, results[width_bucket(e.id, ids)],
     e.last_error, clock, clock + e.keep_done
   from unnest(ended) e
@@ -2012,7 +2000,7 @@ begin
   get diagnostics purged = row_count;
 
   if target.current and target.keep_done is not null then
-    perform _make_days();
+    perform _make_days(queue_id);
   end if;
   if recovered + late > 0 then
     perform _wake(queue_id);
@@ -2126,7 +2114,6 @@ as $$
 declare
   s queue := before;
   unknown text;
-  letters bigint;
 begin
   perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
     retry_factor, retry_delay, retry_max_delay, retry_jitter);
@@ -2207,15 +2194,19 @@ begin
 
   if dead_letter_queue is not null then
     s.dead_letter_queue_id := (_find_queue(dead_letter_queue)).id;
-    letters := s.dead_letter_queue_id;
-    while letters is not null loop
-      if letters = s.id then
-        raise exception 'dead letters would go round in a circle'
-          using errcode = 'JQ004', detail = format('dead_letter_queue "%s"', dead_letter_queue);
-      end if;
-      letters := (
-        select q.dead_letter_queue_id from queue q where q.id = letters and q.current);
-    end loop;
+    if exists (
+      with recursive way (id) as (
+        select s.dead_letter_queue_id
+        union
+        select q.dead_letter_queue_id from way w join queue q on q.id = w.id and q.current
+      )
+      select from way w where w.id = s.id)
+    then
+      raise exception 'dead letters would go round in a circle'
+        using errcode = 'JQ004',
+          detail = format('dead_letter_queue "%s"', dead_letter_queue),
+          hint = 'Name a queue whose own dead letters do not come back to this one.';
+    end if;
   end if;
   return s;
 end
@@ -2226,17 +2217,25 @@ comment on function _settings is
   'the queue is new, else what was before. Private.';
 
 -- _change_queues: lets one transaction at a time change what queues there are and how they are set.
+-- linking: the change makes or ends a way for dead letters.
 --
 -- Locks:  table queue, against other changes, until the transaction ends; not against readers.
--- Raises: nothing.
--- Notes:  Every change takes it first, so that none waits for another with a lock in hand.
-create or replace function _change_queues()
+-- Raises: 25001 if it is linking and the transaction is not READ COMMITTED.
+-- Notes:  Every change takes it first, so that none waits for another with a lock in hand. An old
+--         snapshot would not show that another queue has been linked to this one meanwhile: its
+--         letters would have nowhere to go, or go round in a circle.
+create or replace function _change_queues(linking boolean default false)
 returns void
 language plpgsql
 volatile
 set search_path from current
 as $$
 begin
+  if linking and current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'dead letter queues need a READ COMMITTED transaction'
+      using errcode = '25001',
+        hint = 'Drop a queue, or name its dead_letter_queue, in a transaction of that level.';
+  end if;
   lock table queue in share row exclusive mode;
 end
 $$;
@@ -2246,7 +2245,8 @@ comment on function _change_queues is 'Locks table queue against other changes. 
 -- create_queue: makes a queue, unless one of that name is there already.
 --
 -- Locks:  as _change_queues, if there is none; with keep_done as _add_done_day.
--- Raises: 22023 for a bad name or setting; JQ001 no such dead letter queue; JQ005 unknown option.
+-- Raises: 22023 for a bad name or setting; JQ001 no such dead letter queue; JQ005 unknown option;
+--         25001 if it has a dead letter queue and the transaction is not READ COMMITTED.
 -- Notes:  Null for a setting means its default. A queue that is there is left unchanged, so that
 --         deploy scripts may call this each time.
 create or replace function create_queue(
@@ -2284,7 +2284,7 @@ begin
   if exists (select from queue q where q.name = create_queue.queue and q.current) then
     return false;
   end if;
-  perform _change_queues();
+  perform _change_queues(linking => dead_letter_queue is not null);
   -- Again, now that a dead letter queue cannot go.
   made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
     retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
@@ -2315,13 +2315,14 @@ comment on function create_queue is
   'retry_jitter [0.8,1.2], expires_in none, keep_done 0 (no history of done jobs), keep_dead 14 '
   'days, dead_letter_queue none (dead jobs go to dead_jobs), notify true, max_payload 1048576 '
   'bytes. Answers true if made, false if it was there (left unchanged). Errors: 22023, JQ001, '
-  'JQ005.';
+  'JQ005; 25001 with a dead_letter_queue above READ COMMITTED.';
 
 -- alter_queue: changes settings of a queue, for the jobs that are enqueued from then on.
 --
 -- Locks:  as _change_queues; with keep_done as _add_done_day.
 -- Raises: JQ001 no such queue or dead letter queue; 22023 for bad settings; JQ004 if dead letters
---         would go round in a circle; JQ005 unknown option.
+--         would go round in a circle; JQ005 unknown option; 25001 with a dead letter queue if
+--         the transaction is not READ COMMITTED.
 -- Notes:  Null leaves a setting as it is; reset names those that go back to their default. Jobs
 --         keep the settings they were enqueued under, but notify, keep_dead and dead_letter_queue
 --         are the queue's own and hold at once.
@@ -2354,7 +2355,7 @@ declare
   before queue;
   made queue;
 begin
-  perform _change_queues();
+  perform _change_queues(linking => dead_letter_queue is not null);
   before := _find_queue(queue);
   perform _check_options(options);
   made := _settings(before, max_attempts, visibility_timeout, retry_backoff, retry_factor,
@@ -2378,7 +2379,8 @@ comment on function alter_queue is
   'Changes settings of a queue. Null leaves one as it is; reset names those to put back to their '
   'default, as in reset => ''{expires_in}''. Live jobs keep the settings they have, except that '
   'notify, keep_dead and dead_letter_queue hold at once. Settings as in create_queue. Answers '
-  'whether anything changed. Errors: JQ001, JQ004, JQ005, 22023.';
+  'whether anything changed. Errors: JQ001, JQ004, JQ005, 22023; 25001 with a '
+  'dead_letter_queue above READ COMMITTED.';
 
 -- pause_queue: claims of the queue find nothing from now on. Running jobs go on, enqueue works.
 --
@@ -2454,6 +2456,7 @@ set jit = off
 as $$
 declare
   target constant queue := _find_queue(queue);
+  clock constant timestamptz := _now();
   purged bigint;
 begin
   with removed as (
@@ -2463,7 +2466,7 @@ begin
       from job x
       where x.lane_id between target.id << 16 and (target.id << 16) + 65535
         and x.lane_id > 0
-        and (x.lease_until is null or x.lease_until <= _now())
+        and (x.lease_until is null or x.lease_until <= clock)
       order by x.id
       for update
     ))
@@ -2495,7 +2498,7 @@ comment on function purge_queue is
 -- Locks:  as _change_queues; its rows of dedup, by key; with force the rows of its jobs, in id
 --         order; then its rows of lane and mark.
 -- Raises: JQ001 no such queue; JQ004 it has jobs, or is the dead letter queue of another; 22023 for
---         nulls.
+--         nulls; 25001 if the transaction is not READ COMMITTED.
 -- Notes:  Dead and done jobs stay for as long as its settings said. What a producer commits that
 --         was open meanwhile belongs to no queue any more: sweep puts it among the dead, reason
 --         'queue dropped'. The old settings stay in table queue, for these rows.
@@ -2518,7 +2521,7 @@ begin
   if force is null then
     raise exception 'force must not be null' using errcode = '22023';
   end if;
-  perform _change_queues();
+  perform _change_queues(linking => true);
   target := _find_queue(queue);
   select q.name into other from queue q where q.dead_letter_queue_id = target.id and q.current;
   if found then
@@ -2558,7 +2561,7 @@ $$;
 comment on function drop_queue is
   'Removes a queue. With force its live jobs go too, running ones included; without, it must have '
   'none. Dead and done jobs stay for their time. Answers how many jobs went. Errors: JQ001, '
-  'JQ004, 22023.';
+  'JQ004, 22023; 25001 above READ COMMITTED.';
 
 -- _check_key: refuses a dedup key or mode that cannot be.
 --
@@ -3173,10 +3176,43 @@ comment on function claim is
   'worker: a label of 1 to 200 bytes. Answers claimed_job rows in that order; none if nothing is '
   'ready or n <= 0. Each claim raises the job''s token and attempt. Errors: JQ001, 22023.';
 
+-- _too_large: which of the given jobs would be kept with a result that is larger than a payload of
+-- its queue may be.
+--
+-- Locks:  none.
+-- Raises: nothing.
+create or replace function _too_large(ids bigint[], results jsonb[])
+returns bigint[]
+language plpgsql
+stable
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+  return array(
+    select u.id
+    from unnest(ids, results) u (id, result)
+    cross join lateral (
+      select q.max_payload
+      from job j
+      join queue q on q.version = j.settings
+      where j.id = u.id and j.keep_done is not null
+      offset 0
+    ) l
+    where octet_length(u.result::text) > l.max_payload);
+end
+$$;
+
+comment on function _too_large is
+  'Ids of those jobs whose result exceeds its queue''s max_payload. Private.';
+
 -- ack_many: ends many jobs as done, each on its own merits, in one statement.
 --
 -- Locks:  the rows, in id order; as _keep.
--- Raises: 22023 for arrays with nulls or of unequal length; JQ007 result too large.
+-- Raises: 22023 for arrays with nulls or of unequal length.
 -- Notes:  The delete judges and removes in one step: locking the rows first cost a second WAL
 --         record a job. It follows a row that was extended meanwhile to its newest version.
 --         _in_id_order says why it is `id = any (ids)` and width_bucket; here ids are sorted only
@@ -3203,6 +3239,7 @@ declare
   ids bigint[] := job_ids;
   fences bigint[] := tokens;
   words jsonb[] := results;
+  too_large bigint[] := '{}';
   done bigint[];
   done_tokens bigint[];
   ended job[];
@@ -3222,6 +3259,13 @@ begin
       array_agg(u.result order by u.id, u.token)
     into ids, fences, words
     from unnest(job_ids, tokens, results) u (id, token, result);
+  end if;
+
+  if words is not null then
+    too_large := _too_large(ids, words);
+    fences := array(
+      select case when u.id <> all (too_large) then u.token end
+      from unnest(ids, fences) with ordinality u (id, token, place) order by u.place);
   end if;
 
   with removed as (
@@ -3249,6 +3293,8 @@ begin
     if done_tokens[place] = tokens[i] then
       done_tokens[place] := null;
       return query select i::bigint, job_ids[i], 'acked';
+    elsif job_ids[i] = any (too_large) then
+      return query select i::bigint, job_ids[i], 'result too large';
     else
       return query select i::bigint, job_ids[i], ack(job_ids[i], tokens[i], results[i]);
     end if;
@@ -3258,8 +3304,9 @@ $$;
 
 comment on function ack_many is
   'Ends many jobs as done. results has one element per job. Answers one row per item in input '
-  'order: (ordinal from 1, job_id, outcome as in ack). A stale item does not touch the others. '
-  'Errors: 22023, JQ007.';
+  'order: (ordinal from 1, job_id, outcome as in ack). A stale item does not touch the others, '
+  'nor one whose result is larger than a payload may be: ''result too large'', not ended. Errors: '
+  '22023.';
 
 -- ack: ends a job as done; its row goes, or becomes history if its queue keeps any.
 --
@@ -3281,6 +3328,12 @@ as $$
 declare
   ended job[];
 begin
+  if result is not null and cardinality(_too_large(array[job_id], array[result])) > 0 then
+    raise exception 'result is too large'
+      using errcode = 'JQ007',
+        detail = format('job %s', job_id),
+        hint = 'It may have as many bytes as a payload of the queue. Store it elsewhere.';
+  end if;
   delete from job j
   where j.id = ack.job_id and j.token = ack.token and j.lease_until > _now()
   returning case when num_nonnulls(j.keep_done, j.dedup_key) > 0 then array[j] end into ended;
@@ -3614,8 +3667,7 @@ comment on function release is
 -- heartbeat_many: renews many leases, each on its own merits.
 --
 -- Locks:  the rows, in id order.
--- Raises: 22023 for arrays with nulls or of unequal length, and for bad durations; JQ007 progress
---         too large.
+-- Raises: 22023 for arrays with nulls or of unequal length, and for bad durations.
 -- Notes:  A HOT update: neither lease_until nor progress is in any index.
 create or replace function heartbeat_many(
   job_ids bigint[],
@@ -3645,13 +3697,13 @@ declare
   batch record;
   done bigint[];
   ends timestamptz[];
+  too_large bigint[];
 begin
   perform _check_items(job_ids, tokens, array[_dims(extends), _dims(progresses)]);
   perform _check_lease('extend', e) from unnest(extends) e;
-  if exists (select from unnest(progresses) p where octet_length(p::text) > 65536) then
-    raise exception 'progress is too large'
-      using errcode = 'JQ007', hint = 'It may have 65536 bytes as JSON text.';
-  end if;
+  too_large := array(
+    select u.id from unnest(job_ids, progresses) u (id, progress)
+    where octet_length(u.progress::text) > 65536);
   batch := _in_id_order(job_ids);
   if batch.repeated then
     perform _lock_in_order(batch.ids);
@@ -3674,6 +3726,7 @@ begin
     where j.id = any (batch.ids)
       and j.token = tokens[batch.places[width_bucket(j.id, batch.ids)]]
       and j.lease_until > clock
+      and j.id <> all (too_large)
     returning j.id, j.lease_until
   )
   select coalesce(array_agg(u.id order by u.id), '{}'), array_agg(u.lease_until order by u.id)
@@ -3683,6 +3736,7 @@ begin
   return query
   select u.ordinal, u.job_id,
     case when done[width_bucket(u.job_id, done)] = u.job_id then 'extended'
+      when u.job_id = any (too_large) then 'progress too large'
       else _absent(u.job_id) end,
     case when done[width_bucket(u.job_id, done)] = u.job_id
       then ends[width_bucket(u.job_id, done)] end,
@@ -3695,7 +3749,8 @@ comment on function heartbeat_many is
   'Renews many leases. extends has one element per job, a null one meaning the job''s visibility '
   'timeout; progresses likewise, null leaving it as it is. Answers one row per item in input '
   'order: (ordinal from 1, job_id, outcome, lease_until and observed_at as in heartbeat). A stale '
-  'item does not touch the others. Errors: 22023, JQ007.';
+  'item does not touch the others, nor one with progress above 65536 bytes: ''progress too '
+  'large'', not renewed. Errors: 22023.';
 
 -- heartbeat: renews a lease: it then ends at now + extend, whatever was left of it.
 --
@@ -3719,6 +3774,12 @@ as $$
 begin
   select h.outcome, h.lease_until, h.observed_at into outcome, lease_until, observed_at
   from heartbeat_many(array[job_id], array[token], array[extend], array[progress]) h;
+  if outcome = 'progress too large' then
+    raise exception 'progress is too large'
+      using errcode = 'JQ007',
+        detail = format('job %s', job_id),
+        hint = 'It may have 65536 bytes as JSON text.';
+  end if;
 end
 $$;
 
@@ -3731,11 +3792,13 @@ comment on function heartbeat is
 -- require_lease: goes on only if the caller still holds the lease, and lets nobody take it before
 -- the caller's transaction ends.
 --
--- Locks:  the job's row, until the transaction ends.
+-- Locks:  the job's row until the transaction ends, against its removal and against claims and
+--         sweeps, which leave a locked row alone; not against heartbeats.
 -- Raises: JQ002 lease lost; JQ003 no such job; 22023 for nulls.
 -- Notes:  For effects and an ack that commit together: call it first, then write, then ack. The
 --         lease may run out meanwhile; the lock holds off sweeps and claims, but the ack is then
---         'lost', so look at its answer, or extend the lease in the same transaction.
+--         'lost', so look at its answer, or extend the lease, here or in another session. If two
+--         sessions do this with one lease, one of them ends with 40P01 at its ack.
 create or replace function require_lease(job_id bigint, token bigint)
 returns void
 language plpgsql
@@ -3756,7 +3819,7 @@ begin
   where j.id = require_lease.job_id
     and j.token = require_lease.token
     and j.lease_until > _now()
-  for no key update;
+  for key share;
   if found then
     return;
   end if;
@@ -3782,7 +3845,7 @@ comment on function require_lease is
 -- Locks:  as claim; as _keep.
 -- Raises: JQ001 no such queue; 22023 for a null queue.
 -- Notes:  If the caller dies after its commit, the jobs are gone. In a transaction that rolls back
---         they stay.
+--         they stay. The lease only has to outlast this call, however short the queue's may be.
 create or replace function pop(queue text, n integer default 1)
 returns setof claimed_job
 language plpgsql
@@ -3793,7 +3856,7 @@ as $$
 declare
   taken claimed_job[];
 begin
-  select array_agg(c) into taken from claim(queue, 'pop', n) c;
+  select array_agg(c) into taken from claim(queue, 'pop', n, interval '1 hour') c;
   perform ack_many(array_agg(t.job_id), array_agg(t.token))
   from unnest(taken) t having count(*) > 0;
   return query select * from unnest(taken);
@@ -4438,14 +4501,14 @@ comment on function discard_dead is
   'Removes dead jobs for good: those named, or the n (null: all) of a queue that died first. All '
   'or none. Answers how many. Errors: JQ001, JQ003, 22023.';
 
--- _make_days: makes the days of done_job that the next jobs to finish will need, so that no ack has
--- to make one.
+-- _make_days: makes the days of done_job that the next jobs of a queue (null: of all) to finish will
+-- need, so that no ack has to make one.
 --
 -- Locks:  as _add_done_day, only if it is to be had at once.
 -- Raises: nothing.
 -- Notes:  Somebody else may be making a day, or this very session may be reading history: then the
 --         next call does it.
-create or replace function _make_days()
+create or replace function _make_days(queue_id bigint default null)
 returns void
 language plpgsql
 volatile
@@ -4460,6 +4523,7 @@ begin
     from queue q
     cross join (values (interval '0'), (interval '24 hours')) e (early)
     where q.current
+      and q.id = coalesce(_make_days.queue_id, q.id)
       and isfinite(clock + q.keep_done)
       and to_regclass(_done_day(clock + q.keep_done + e.early)) is null
   loop
@@ -5161,13 +5225,14 @@ comment on function count_jobs is
 --
 -- Locks:  none.
 -- Raises: JQ001 no such queue; 22023 for nulls and bound < 1.
--- Notes:  Each figure looks at no more than `bound` rows of each lane; one that reaches it is a
+-- Notes:  Stable, so that all figures come from one snapshot. Each
+--         figure looks at no more than `bound` rows of each lane; one that reaches it is a
 --         lower limit, and exact is false. Running jobs lie between a lane's tail and the ready
 --         ones, so the first `bound` rows from there have them all, unless more than that run.
 create or replace function queue_stats(queue text, bound integer default 10000)
 returns queue_state
 language plpgsql
-volatile
+stable
 security definer
 set search_path from current
 set plan_cache_mode = force_generic_plan
@@ -5317,6 +5382,8 @@ begin
       'pg_terminate_backend(pid).'
   from pg_stat_activity a
   where a.xact_start < clock - interval '5 minutes'
+    -- Of another database it holds nothing back here; a walsender has none.
+    and (a.datname is null or a.datname = current_database())
     and (a.backend_xmin is not null or a.backend_xid is not null)
     and a.pid <> pg_backend_pid();
 
@@ -5335,16 +5402,7 @@ begin
 
   return query
   select 'warning', 'open producer', format('queue "%s"', q.name),
-    format('priority %s, since %s, pids %s', (l.id & 65535) - 32768, m.tail, coalesce((
-      select string_agg(k.pid::text, ', ' order by k.pid)
-      from pg_locks k
-      where k.locktype = 'advisory'
-        and k.objsubid = 1
-        and k.mode = 'ShareLock'
-        and k.classid::bigint = (_lane_key(l.id) >> 32) & 4294967295
-        and k.objid::bigint = _lane_key(l.id) & 4294967295
-        and k.database = (select d.oid from pg_database d where d.datname = current_database())
-    ), 'none now')),
+    format('priority %s, since %s, pids %s', (l.id & 65535) - 32768, m.tail, p.pids),
     'A transaction that enqueued is still open: its jobs come late, and sweeps have more to walk.'
   from (select distinct i.id from lane i) l
   join queue q on q.id = l.id >> 16 and q.current
@@ -5356,7 +5414,19 @@ begin
     where j.lane_id = l.id and j.lane_id > 0 and j.run_at <= m.tail
     limit 1
   ) j on true
-  where m.tail < least(m.head, clock - interval '1 minute') and j.id is null;
+  cross join lateral (
+    select string_agg(k.pid::text, ', ' order by k.pid) as pids
+    from pg_locks k
+    where k.locktype = 'advisory'
+      and k.objsubid = 1
+      and k.mode = 'ShareLock'
+      and k.classid::bigint = (_lane_key(l.id) >> 32) & 4294967295
+      and k.objid::bigint = _lane_key(l.id) & 4294967295
+      and k.database = (select d.oid from pg_database d where d.datname = current_database())
+  ) p
+  where m.tail < least(m.head, clock - interval '1 minute')
+    and j.id is null
+    and p.pids is not null;
 
   return query
   select 'error', 'nobody sweeps', format('queue "%s"', q.name),

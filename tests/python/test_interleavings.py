@@ -119,6 +119,11 @@ def test_a_running_job_ends_once(
     stage.race(Race(claimed, one, other, hears, ends, commits=commits, waits=True, then=after))
 
 
+def test_a_required_lease_can_be_renewed(stage: Stage) -> None:
+    """A handler's transaction does not hold up the heartbeats of its worker."""
+    stage.race(Race(claimed, "require_lease(1, 1)", BEAT, "extended", RUNNING))
+
+
 def test_a_heartbeat_goes_on_after_a_cancel_that_did_not_come_off(stage: Stage) -> None:
     stage.race(Race(claimed, CANCEL, BEAT, "extended", RUNNING, commits=False, waits=True))
 

@@ -3,7 +3,7 @@ begin;
 set local search_path = pgq_sql, tap, public;
 \ir support/clock.sql
 \ir support/wake.sql
-select plan(76);
+select plan(77);
 select create_queue('letters');
 select create_queue('q');
 
@@ -194,6 +194,10 @@ select throws_ok(
 from unnest(array['a', 'b', 'c']) name;
 select alter_queue('b', reset => '{dead_letter_queue}');
 select is(alter_queue('c', dead_letter_queue => 'a'), true, 'an open circle is none');
+-- Nobody can make one; were there one all the same, nothing may run for ever.
+update queue set dead_letter_queue_id = (select q.id from queue q where q.name = 'c' and q.current)
+where name = 'b' and current;
+select is(create_queue('d', dead_letter_queue => 'a'), true, 'a circle further on ends nothing');
 
 -- Refused.
 create temp table before as select * from queue;

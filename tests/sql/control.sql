@@ -2,7 +2,7 @@
 begin;
 set local search_path = pgq_sql, tap, public;
 \ir support/clock.sql
-select plan(73);
+select plan(75);
 select create_queue('q'), create_queue('kept', keep_done => '1 day');
 
 -- Starts anew with one job in the given state; answers its id.
@@ -162,6 +162,11 @@ select set_config('test.ahead', '61 s', true);
 select sweep();
 select is(
   (select reason from get_job(:id)), 'expired', 'expiry counts on while a job is suspended');
+select ok((select isfinite(run_at) from dead_jobs where job_id = :id), 'its run time is kept');
+select create_queue('kept', keep_done => '1 day');
+select job_id as id from enqueue('kept') \gset
+select suspend(:id), cancel(:id);
+select ok((select isfinite(run_at) from done_jobs where job_id = :id), 'in history too');
 select set_config('test.ahead', '', true);
 
 -- reprioritize

@@ -3,7 +3,7 @@ begin;
 set local search_path = pgq_sql, tap, public;
 \ir support/clock.sql
 \ir support/wake.sql
-select plan(59);
+select plan(60);
 select create_queue('letters', max_attempts => 3, expires_in => '10 days', keep_done => '1 day');
 select create_queue('q', max_attempts => 2, retry_delay => '0', dead_letter_queue => 'letters');
 select is(
@@ -236,6 +236,16 @@ select enqueue('letters',
   '{"schema": "pgq_sql.dead-letter.v1", "queue": "q", "payload": 1, "headers": []}');
 select throws_ok($$ select redrive_queue('letters') $$, '22023', null,
   'a letter that somebody made up, with headers that no job can have');
+
+-- Never lost, even if its dead letter queue is gone, which no call allows.
+select create_queue('void');
+select create_queue('sending', dead_letter_queue => 'void');
+update queue set current = false where name = 'void';
+select enqueue('sending');
+select dead_letter(job_id, token) from claim('sending', 'w');
+select is(
+  (select count(*) from dead_jobs where queue = 'sending'), 1::bigint,
+  'without its dead letter queue a job is among the dead');
 
 -- Refused.
 select throws_ok($$ select create_queue('x', dead_letter_queue => 'x') $$, 'JQ001', null,

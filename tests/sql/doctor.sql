@@ -3,7 +3,7 @@
 begin;
 set local search_path = pgq_sql, tap, public;
 \ir support/clock.sql
-select plan(18);
+select plan(19);
 
 -- Findings about the queues, not about the server.
 create function pg_temp.found() returns setof text language sql as
@@ -11,7 +11,7 @@ create function pg_temp.found() returns setof text language sql as
      where subject like 'queue %' $$;
 
 select is_empty('select pg_temp.found()', 'no queues, no findings');
-select create_queue('q', visibility_timeout => '10 s'), create_queue('idle');
+select create_queue('q', visibility_timeout => '10 s'), create_queue('idle'), create_queue('quiet');
 select enqueue('q', delay => '1 h');
 select enqueue('q', '"first"', visibility_timeout => '10 min');
 select is_empty('select pg_temp.found()', 'nor with a job that has just come');
@@ -53,12 +53,12 @@ select ok(
   'also where claims left no mark, as above READ COMMITTED');
 select sweep();
 
--- A lane whose tail stands still though no job is there.
+-- A lane whose tail stands still though no job is there, because a producer is open: this one.
 select is_empty(
   $$ select from doctor() where finding = 'open producer' $$, 'nobody holds a lane up');
 insert into mark (lane_id, head, head_id, tail, tail_id, made_at, sweep_at, busy)
 select (id << 16) + 32768, _now(), 0, _now() - interval '2 min', 0, _now(), _now(), true
-from queue where name = 'q';
+from queue where name in ('q', 'quiet');
 update job set run_at = _now() - interval '3 min' where payload = '"first"';
 select is_empty(
   $$ select from doctor() where finding = 'open producer' $$, 'nor where a job keeps the tail');
@@ -66,6 +66,9 @@ delete from job;
 select results_eq(
   'select pg_temp.found()', $$ values ('warning: open producer: queue "q"') $$,
   'a tail that stays');
+select is(
+  (select count(*) from doctor() where subject = 'queue "quiet"'), 0::bigint,
+  'nor where nobody produces and no claim has moved the tail');
 select enqueue('q');
 select matches(
   (select detail from doctor() where finding = 'open producer'),

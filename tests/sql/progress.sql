@@ -53,11 +53,12 @@ select results_eq(
     progresses => array['"a"', '"b"']::jsonb[]) $$, :one),
   $$ values ('extended'), ('extended') $$, 'a job may be named twice');
 select is((select progress from get_job(:one)), '"b"', 'its last word counts');
-select throws_ok(
-  format($$ select heartbeat_many(array[%s, %s], array[1, 1],
+select results_eq(
+  format($$ select outcome, lease_until is null from heartbeat_many(array[%s, %s], array[1, 1],
     progresses => array['"c"', to_jsonb(repeat('x', 65535))]) $$, :one, :two),
-  'JQ007', null, 'one that is too large refuses all');
-select is((select progress from get_job(:one)), '"b"', 'nothing has changed then');
+  $$ values ('extended', false), ('progress too large', true) $$,
+  'one that is too large does not stop the others');
+select is((select progress from get_job(:two)), '"two"', 'and leaves its job as it was');
 select throws_ok(format('select heartbeat_many(array[%s], array[1], %s)', :one, argument),
   '22023', null, argument || ' is refused')
 from unnest(array[
@@ -68,10 +69,10 @@ from unnest(array[
 
 select retry(:one, 1, 'boom', '0');
 select is(
-  (select progress from get_job(:one)), '"b"', 'the next run finds the progress of the one before');
+  (select progress from get_job(:one)), '"c"', 'the next run finds the progress of the one before');
 select job_id as again from claim('q', 'w') \gset
 select is(ack(:one, 2), 'acked', 'that run ends');
-select is((select progress from get_job(:one) where state = 'done'), '"b"', 'history has it');
+select is((select progress from get_job(:one) where state = 'done'), '"c"', 'history has it');
 select dead_letter(:two, 1);
 select is((select progress from get_job(:two) where state = 'dead'), '"two"', 'so have the dead');
 

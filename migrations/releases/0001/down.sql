@@ -48,6 +48,7 @@ drop function retry;
 drop function retry_many;
 drop function ack;
 drop function ack_many;
+drop function _too_large;
 drop function claim;
 drop function enqueue_many;
 drop function enqueue;

@@ -18,6 +18,12 @@ as $$
 declare
   ended job[];
 begin
+  if result is not null and cardinality(_too_large(array[job_id], array[result])) > 0 then
+    raise exception 'result is too large'
+      using errcode = 'JQ007',
+        detail = format('job %s', job_id),
+        hint = 'It may have as many bytes as a payload of the queue. Store it elsewhere.';
+  end if;
   delete from job j
   where j.id = ack.job_id and j.token = ack.token and j.lease_until > _now()
   returning case when num_nonnulls(j.keep_done, j.dedup_key) > 0 then array[j] end into ended;

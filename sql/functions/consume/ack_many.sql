@@ -1,7 +1,7 @@
 -- ack_many: ends many jobs as done, each on its own merits, in one statement.
 --
 -- Locks:  the rows, in id order; as _keep.
--- Raises: 22023 for arrays with nulls or of unequal length; JQ007 result too large.
+-- Raises: 22023 for arrays with nulls or of unequal length.
 -- Notes:  The delete judges and removes in one step: locking the rows first cost a second WAL
 --         record a job. It follows a row that was extended meanwhile to its newest version.
 --         _in_id_order says why it is `id = any (ids)` and width_bucket; here ids are sorted only
@@ -28,6 +28,7 @@ declare
   ids bigint[] := job_ids;
   fences bigint[] := tokens;
   words jsonb[] := results;
+  too_large bigint[] := '{}';
   done bigint[];
   done_tokens bigint[];
   ended job[];
@@ -47,6 +48,13 @@ begin
       array_agg(u.result order by u.id, u.token)
     into ids, fences, words
     from unnest(job_ids, tokens, results) u (id, token, result);
+  end if;
+
+  if words is not null then
+    too_large := _too_large(ids, words);
+    fences := array(
+      select case when u.id <> all (too_large) then u.token end
+      from unnest(ids, fences) with ordinality u (id, token, place) order by u.place);
   end if;
 
   with removed as (
@@ -74,6 +82,8 @@ begin
     if done_tokens[place] = tokens[i] then
       done_tokens[place] := null;
       return query select i::bigint, job_ids[i], 'acked';
+    elsif job_ids[i] = any (too_large) then
+      return query select i::bigint, job_ids[i], 'result too large';
     else
       return query select i::bigint, job_ids[i], ack(job_ids[i], tokens[i], results[i]);
     end if;
@@ -83,5 +93,6 @@ $$;
 
 comment on function ack_many is
   'Ends many jobs as done. results has one element per job. Answers one row per item in input '
-  'order: (ordinal from 1, job_id, outcome as in ack). A stale item does not touch the others. '
-  'Errors: 22023, JQ007.';
+  'order: (ordinal from 1, job_id, outcome as in ack). A stale item does not touch the others, '
+  'nor one whose result is larger than a payload may be: ''result too large'', not ended. Errors: '
+  '22023.';

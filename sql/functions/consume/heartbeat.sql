@@ -20,6 +20,12 @@ as $$
 begin
   select h.outcome, h.lease_until, h.observed_at into outcome, lease_until, observed_at
   from heartbeat_many(array[job_id], array[token], array[extend], array[progress]) h;
+  if outcome = 'progress too large' then
+    raise exception 'progress is too large'
+      using errcode = 'JQ007',
+        detail = format('job %s', job_id),
+        hint = 'It may have 65536 bytes as JSON text.';
+  end if;
 end
 $$;
 

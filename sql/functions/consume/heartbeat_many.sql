@@ -1,8 +1,7 @@
 -- heartbeat_many: renews many leases, each on its own merits.
 --
 -- Locks:  the rows, in id order.
--- Raises: 22023 for arrays with nulls or of unequal length, and for bad durations; JQ007 progress
---         too large.
+-- Raises: 22023 for arrays with nulls or of unequal length, and for bad durations.
 -- Notes:  A HOT update: neither lease_until nor progress is in any index.
 create or replace function heartbeat_many(
   job_ids bigint[],
@@ -32,13 +31,13 @@ declare
   batch record;
   done bigint[];
   ends timestamptz[];
+  too_large bigint[];
 begin
   perform _check_items(job_ids, tokens, array[_dims(extends), _dims(progresses)]);
   perform _check_lease('extend', e) from unnest(extends) e;
-  if exists (select from unnest(progresses) p where octet_length(p::text) > 65536) then
-    raise exception 'progress is too large'
-      using errcode = 'JQ007', hint = 'It may have 65536 bytes as JSON text.';
-  end if;
+  too_large := array(
+    select u.id from unnest(job_ids, progresses) u (id, progress)
+    where octet_length(u.progress::text) > 65536);
   batch := _in_id_order(job_ids);
   if batch.repeated then
     perform _lock_in_order(batch.ids);
@@ -61,6 +60,7 @@ begin
     where j.id = any (batch.ids)
       and j.token = tokens[batch.places[width_bucket(j.id, batch.ids)]]
       and j.lease_until > clock
+      and j.id <> all (too_large)
     returning j.id, j.lease_until
   )
   select coalesce(array_agg(u.id order by u.id), '{}'), array_agg(u.lease_until order by u.id)
@@ -70,6 +70,7 @@ begin
   return query
   select u.ordinal, u.job_id,
     case when done[width_bucket(u.job_id, done)] = u.job_id then 'extended'
+      when u.job_id = any (too_large) then 'progress too large'
       else _absent(u.job_id) end,
     case when done[width_bucket(u.job_id, done)] = u.job_id
       then ends[width_bucket(u.job_id, done)] end,
@@ -82,4 +83,5 @@ comment on function heartbeat_many is
   'Renews many leases. extends has one element per job, a null one meaning the job''s visibility '
   'timeout; progresses likewise, null leaving it as it is. Answers one row per item in input '
   'order: (ordinal from 1, job_id, outcome, lease_until and observed_at as in heartbeat). A stale '
-  'item does not touch the others. Errors: 22023, JQ007.';
+  'item does not touch the others, nor one with progress above 65536 bytes: ''progress too '
+  'large'', not renewed. Errors: 22023.';

@@ -1,11 +1,13 @@
 -- require_lease: goes on only if the caller still holds the lease, and lets nobody take it before
 -- the caller's transaction ends.
 --
--- Locks:  the job's row, until the transaction ends.
+-- Locks:  the job's row until the transaction ends, against its removal and against claims and
+--         sweeps, which leave a locked row alone; not against heartbeats.
 -- Raises: JQ002 lease lost; JQ003 no such job; 22023 for nulls.
 -- Notes:  For effects and an ack that commit together: call it first, then write, then ack. The
 --         lease may run out meanwhile; the lock holds off sweeps and claims, but the ack is then
---         'lost', so look at its answer, or extend the lease in the same transaction.
+--         'lost', so look at its answer, or extend the lease, here or in another session. If two
+--         sessions do this with one lease, one of them ends with 40P01 at its ack.
 create or replace function require_lease(job_id bigint, token bigint)
 returns void
 language plpgsql
@@ -26,7 +28,7 @@ begin
   where j.id = require_lease.job_id
     and j.token = require_lease.token
     and j.lease_until > _now()
-  for no key update;
+  for key share;
   if found then
     return;
   end if;

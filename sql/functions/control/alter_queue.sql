@@ -2,7 +2,8 @@
 --
 -- Locks:  as _change_queues; with keep_done as _add_done_day.
 -- Raises: JQ001 no such queue or dead letter queue; 22023 for bad settings; JQ004 if dead letters
---         would go round in a circle; JQ005 unknown option.
+--         would go round in a circle; JQ005 unknown option; 25001 with a dead letter queue if
+--         the transaction is not READ COMMITTED.
 -- Notes:  Null leaves a setting as it is; reset names those that go back to their default. Jobs
 --         keep the settings they were enqueued under, but notify, keep_dead and dead_letter_queue
 --         are the queue's own and hold at once.
@@ -35,7 +36,7 @@ declare
   before queue;
   made queue;
 begin
-  perform _change_queues();
+  perform _change_queues(linking => dead_letter_queue is not null);
   before := _find_queue(queue);
   perform _check_options(options);
   made := _settings(before, max_attempts, visibility_timeout, retry_backoff, retry_factor,
@@ -59,4 +60,5 @@ comment on function alter_queue is
   'Changes settings of a queue. Null leaves one as it is; reset names those to put back to their '
   'default, as in reset => ''{expires_in}''. Live jobs keep the settings they have, except that '
   'notify, keep_dead and dead_letter_queue hold at once. Settings as in create_queue. Answers '
-  'whether anything changed. Errors: JQ001, JQ004, JQ005, 22023.';
+  'whether anything changed. Errors: JQ001, JQ004, JQ005, 22023; 25001 with a '
+  'dead_letter_queue above READ COMMITTED.';

@@ -1,7 +1,8 @@
 -- create_queue: makes a queue, unless one of that name is there already.
 --
 -- Locks:  as _change_queues, if there is none; with keep_done as _add_done_day.
--- Raises: 22023 for a bad name or setting; JQ001 no such dead letter queue; JQ005 unknown option.
+-- Raises: 22023 for a bad name or setting; JQ001 no such dead letter queue; JQ005 unknown option;
+--         25001 if it has a dead letter queue and the transaction is not READ COMMITTED.
 -- Notes:  Null for a setting means its default. A queue that is there is left unchanged, so that
 --         deploy scripts may call this each time.
 create or replace function create_queue(
@@ -39,7 +40,7 @@ begin
   if exists (select from queue q where q.name = create_queue.queue and q.current) then
     return false;
   end if;
-  perform _change_queues();
+  perform _change_queues(linking => dead_letter_queue is not null);
   -- Again, now that a dead letter queue cannot go.
   made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
     retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
@@ -70,4 +71,4 @@ comment on function create_queue is
   'retry_jitter [0.8,1.2], expires_in none, keep_done 0 (no history of done jobs), keep_dead 14 '
   'days, dead_letter_queue none (dead jobs go to dead_jobs), notify true, max_payload 1048576 '
   'bytes. Answers true if made, false if it was there (left unchanged). Errors: 22023, JQ001, '
-  'JQ005.';
+  'JQ005; 25001 with a dead_letter_queue above READ COMMITTED.';

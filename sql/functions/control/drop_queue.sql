@@ -3,7 +3,7 @@
 -- Locks:  as _change_queues; its rows of dedup, by key; with force the rows of its jobs, in id
 --         order; then its rows of lane and mark.
 -- Raises: JQ001 no such queue; JQ004 it has jobs, or is the dead letter queue of another; 22023 for
---         nulls.
+--         nulls; 25001 if the transaction is not READ COMMITTED.
 -- Notes:  Dead and done jobs stay for as long as its settings said. What a producer commits that
 --         was open meanwhile belongs to no queue any more: sweep puts it among the dead, reason
 --         'queue dropped'. The old settings stay in table queue, for these rows.
@@ -26,7 +26,7 @@ begin
   if force is null then
     raise exception 'force must not be null' using errcode = '22023';
   end if;
-  perform _change_queues();
+  perform _change_queues(linking => true);
   target := _find_queue(queue);
   select q.name into other from queue q where q.dead_letter_queue_id = target.id and q.current;
   if found then
@@ -66,4 +66,4 @@ $$;
 comment on function drop_queue is
   'Removes a queue. With force its live jobs go too, running ones included; without, it must have '
   'none. Dead and done jobs stay for their time. Answers how many jobs went. Errors: JQ001, '
-  'JQ004, 22023.';
+  'JQ004, 22023; 25001 above READ COMMITTED.';

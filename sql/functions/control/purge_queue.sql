@@ -17,6 +17,7 @@ set jit = off
 as $$
 declare
   target constant queue := _find_queue(queue);
+  clock constant timestamptz := _now();
   purged bigint;
 begin
   with removed as (
@@ -26,7 +27,7 @@ begin
       from job x
       where x.lane_id between target.id << 16 and (target.id << 16) + 65535
         and x.lane_id > 0
-        and (x.lease_until is null or x.lease_until <= _now())
+        and (x.lease_until is null or x.lease_until <= clock)
       order by x.id
       for update
     ))

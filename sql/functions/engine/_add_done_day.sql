@@ -5,12 +5,13 @@
 -- Raises: 55006 from PostgreSQL, if a query of the same session is reading done_job meanwhile.
 -- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock
 --         out all readers and writers. Sweeps make tomorrow's in time (_make_days), so that no ack
---         need do it.
+--         need do it. The bounds are written as text, which other date styles read back wrongly.
 create or replace function _add_done_day(instant timestamptz)
 returns void
 language plpgsql
 volatile
 set search_path from current
+set datestyle = 'ISO'
 as $$
 declare
   opens constant timestamptz := date_trunc('day', instant, 'UTC');

@@ -5,9 +5,10 @@
 --         letter queues (_announce); rows of dedup, as _keep.
 -- Raises: nothing: what cannot become a letter becomes a row of dead_job.
 -- Notes:  errors are per id; with them, ids must ascend. A null one leaves the last error standing.
---         The dead letter queue is the one that the queue has now, not when the job was enqueued: a
---         queue that others send letters to cannot be dropped, so that one is there.
---         A payload near jsonb's limit of 256 MB would not fit into an envelope.
+--         The dead letter queue is the one that the queue has now, not when the job was enqueued. A
+--         queue that others send letters to cannot be dropped; were it gone all the same, the job
+--         would become a row of dead_job.
+--         Payload and headers of more than 100 MB stay out of envelopes: jsonb holds 256 MB at most.
 create or replace function _bury(ids bigint[], reason text, errors text[] default null)
 returns bigint
 language plpgsql
@@ -49,7 +50,10 @@ begin
       where q.id = j.lane_id >> 16
         and q.current
         and q.dead_letter_queue_id = any (boxes)
-        and pg_column_size(j.payload) < 200000000
+        and exists (select from queue b where b.id = q.dead_letter_queue_id and b.current)
+        -- Unpacked: compressed, a payload of 250 MB may have 2.
+        and pg_column_size(j.payload #> '{}') + coalesce(pg_column_size(j.headers #> '{}'), 0)
+          < 100000000
     ) as box
   ), letters as (
     insert into job (lane_id, run_at, enqueued_at, settings, expires_at, keep_done, payload)
@@ -77,7 +81,8 @@ begin
       reason, error, dead_at
     )
     select
-      r.id, r.lane_id >> 16, (r.lane_id & 65535) - 32768, r.run_at, r.enqueued_at, r.settings,
+      r.id, r.lane_id >> 16, (r.lane_id & 65535) - 32768, coalesce(r.resume_at, r.run_at),
+      r.enqueued_at, r.settings,
       r.token, r.attempt, r.worker, r.expires_at, r.expires_in, r.keep_done, r.redrives,
       r.dedup_key, r.progress, r.max_attempts, r.visibility_timeout, r.retry_backoff,
       r.retry_factor, r.retry_delay, r.retry_max_delay, r.retry_jitter, r.headers, r.payload,

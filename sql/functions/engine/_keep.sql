@@ -3,7 +3,7 @@
 --
 -- Locks:  rows of dedup, skipping those that a producer is passing on to a successor; for the first
 --         job of a day as _add_done_day.
--- Raises: JQ007 result too large.
+-- Raises: nothing.
 -- Notes:  Takes rows that the caller's statement has deleted already, so no job is locked twice.
 --         results are found by the place of the id in ids, which must ascend.
 create or replace function _keep(
@@ -24,25 +24,7 @@ as $$
 declare
   clock constant timestamptz := _now();
   day timestamptz;
-  too_large bigint;
 begin
-  if results is not null then
-    select e.id into too_large
-    from unnest(ended) e
-    cross join lateral (
-      select q.max_payload from queue q where q.version = e.settings offset 0
-    ) q
-    where e.keep_done is not null
-      and octet_length(results[width_bucket(e.id, ids)]::text) > q.max_payload
-    limit 1;
-    if found then
-      raise exception 'result is too large'
-        using errcode = 'JQ007',
-          detail = format('job %s', too_large),
-          hint = 'It may have as many bytes as a payload of the queue. Store it elsewhere.';
-    end if;
-  end if;
-
   delete from dedup d
   where d.ctid = any (array(
     select x.ctid
@@ -67,8 +49,8 @@ begin
     done_at, keep_until
   )
   select
-    e.id, e.lane_id >> 16, (e.lane_id & 65535) - 32768, _keep.outcome, e.run_at, e.enqueued_at,
-    e.settings, e.token, e.attempt, e.max_attempts, e.worker, e.expires_at, e.redrives,
+    e.id, e.lane_id >> 16, (e.lane_id & 65535) - 32768, _keep.outcome,
+    coalesce(e.resume_at, e.run_at), e.enqueued_at, e.settings, e.token, e.attempt, e.max_attempts, e.worker, e.expires_at, e.redrives,
     e.dedup_key, e.headers, e.payload, e.progress, results[width_bucket(e.id, ids)],
     e.last_error, clock, clock + e.keep_done
   from unnest(ended) e

@@ -30,7 +30,6 @@ as $$
 declare
   s queue := before;
   unknown text;
-  letters bigint;
 begin
   perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
     retry_factor, retry_delay, retry_max_delay, retry_jitter);
@@ -111,15 +110,19 @@ begin
 
   if dead_letter_queue is not null then
     s.dead_letter_queue_id := (_find_queue(dead_letter_queue)).id;
-    letters := s.dead_letter_queue_id;
-    while letters is not null loop
-      if letters = s.id then
-        raise exception 'dead letters would go round in a circle'
-          using errcode = 'JQ004', detail = format('dead_letter_queue "%s"', dead_letter_queue);
-      end if;
-      letters := (
-        select q.dead_letter_queue_id from queue q where q.id = letters and q.current);
-    end loop;
+    if exists (
+      with recursive way (id) as (
+        select s.dead_letter_queue_id
+        union
+        select q.dead_letter_queue_id from way w join queue q on q.id = w.id and q.current
+      )
+      select from way w where w.id = s.id)
+    then
+      raise exception 'dead letters would go round in a circle'
+        using errcode = 'JQ004',
+          detail = format('dead_letter_queue "%s"', dead_letter_queue),
+          hint = 'Name a queue whose own dead letters do not come back to this one.';
+    end if;
   end if;
   return s;
 end

@@ -80,7 +80,7 @@ begin
   get diagnostics purged = row_count;
 
   if target.current and target.keep_done is not null then
-    perform _make_days();
+    perform _make_days(queue_id);
   end if;
   if recovered + late > 0 then
     perform _wake(queue_id);

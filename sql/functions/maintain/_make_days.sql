@@ -1,11 +1,11 @@
--- _make_days: makes the days of done_job that the next jobs to finish will need, so that no ack has
--- to make one.
+-- _make_days: makes the days of done_job that the next jobs of a queue (null: of all) to finish will
+-- need, so that no ack has to make one.
 --
 -- Locks:  as _add_done_day, only if it is to be had at once.
 -- Raises: nothing.
 -- Notes:  Somebody else may be making a day, or this very session may be reading history: then the
 --         next call does it.
-create or replace function _make_days()
+create or replace function _make_days(queue_id bigint default null)
 returns void
 language plpgsql
 volatile
@@ -20,6 +20,7 @@ begin
     from queue q
     cross join (values (interval '0'), (interval '24 hours')) e (early)
     where q.current
+      and q.id = coalesce(_make_days.queue_id, q.id)
       and isfinite(clock + q.keep_done)
       and to_regclass(_done_day(clock + q.keep_done + e.early)) is null
   loop

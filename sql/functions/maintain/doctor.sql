@@ -26,6 +26,8 @@ begin
       'pg_terminate_backend(pid).'
   from pg_stat_activity a
   where a.xact_start < clock - interval '5 minutes'
+    -- Of another database it holds nothing back here; a walsender has none.
+    and (a.datname is null or a.datname = current_database())
     and (a.backend_xmin is not null or a.backend_xid is not null)
     and a.pid <> pg_backend_pid();
 
@@ -44,16 +46,7 @@ begin
 
   return query
   select 'warning', 'open producer', format('queue "%s"', q.name),
-    format('priority %s, since %s, pids %s', (l.id & 65535) - 32768, m.tail, coalesce((
-      select string_agg(k.pid::text, ', ' order by k.pid)
-      from pg_locks k
-      where k.locktype = 'advisory'
-        and k.objsubid = 1
-        and k.mode = 'ShareLock'
-        and k.classid::bigint = (_lane_key(l.id) >> 32) & 4294967295
-        and k.objid::bigint = _lane_key(l.id) & 4294967295
-        and k.database = (select d.oid from pg_database d where d.datname = current_database())
-    ), 'none now')),
+    format('priority %s, since %s, pids %s', (l.id & 65535) - 32768, m.tail, p.pids),
     'A transaction that enqueued is still open: its jobs come late, and sweeps have more to walk.'
   from (select distinct i.id from lane i) l
   join queue q on q.id = l.id >> 16 and q.current
@@ -65,7 +58,19 @@ begin
     where j.lane_id = l.id and j.lane_id > 0 and j.run_at <= m.tail
     limit 1
   ) j on true
-  where m.tail < least(m.head, clock - interval '1 minute') and j.id is null;
+  cross join lateral (
+    select string_agg(k.pid::text, ', ' order by k.pid) as pids
+    from pg_locks k
+    where k.locktype = 'advisory'
+      and k.objsubid = 1
+      and k.mode = 'ShareLock'
+      and k.classid::bigint = (_lane_key(l.id) >> 32) & 4294967295
+      and k.objid::bigint = _lane_key(l.id) & 4294967295
+      and k.database = (select d.oid from pg_database d where d.datname = current_database())
+  ) p
+  where m.tail < least(m.head, clock - interval '1 minute')
+    and j.id is null
+    and p.pids is not null;
 
   return query
   select 'error', 'nobody sweeps', format('queue "%s"', q.name),

@@ -1,0 +1,90 @@
+"""What pgTAP's transaction on PostgreSQL 15 cannot show: real time, newer servers, huge values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from test_concurrency import scalar
+
+if TYPE_CHECKING:
+    from servers import Connection
+
+
+def test_pop_ends_all_that_it_answers(conn: Connection) -> None:
+    """However short the lease: to claim a thousand jobs takes longer than this one."""
+    conn.execute("select pgq_sql.create_queue('q', visibility_timeout => '1 ms')")
+    conn.execute("select pgq_sql.enqueue_many('q', array_fill('1'::jsonb, array[1000]))")
+    assert scalar(conn, "select count(*) from pgq_sql.pop('q', 1000)") == 1000
+    assert scalar(conn, "select count(*) from pgq_sql.jobs") == 0
+
+
+@pytest.mark.parametrize("style", ["SQL, DMY", "SQL, MDY", "German", "Postgres"])
+def test_days_of_history_do_not_depend_on_the_caller(conn: Connection, style: str) -> None:
+    """A time zone's letters may mean another zone, and 03-04 another day, when read back."""
+    conn.execute("select set_config('datestyle', %s, false)", [style])
+    conn.execute("set timezone = 'Asia/Kolkata'")
+    conn.execute("select pgq_sql.create_queue('q', keep_done => '1 day')")
+    conn.execute("reset datestyle; set timezone = 'UTC'")
+    bounds = conn.execute(
+        "select pg_get_expr(c.relpartbound, c.oid) from pg_class c"
+        " where c.relkind = 'r' and c.relname like 'done\\_job\\_2%%'"
+    ).fetchall()
+    assert len(bounds) == 1
+    assert str(bounds[0][0]).count(" 00:00:00+00'") == 2
+
+
+class TestForever:
+    """Intervals are infinite from PostgreSQL 17 on."""
+
+    @pytest.fixture(autouse=True)
+    def newer(self, conn: Connection) -> None:
+        if conn.info.server_version < 170000:
+            pytest.skip("intervals are finite before PostgreSQL 17")
+
+    def test_infinity_keeps(self, conn: Connection) -> None:
+        conn.execute(
+            "select pgq_sql.create_queue('q', keep_done => 'infinity', keep_dead => 'infinity')"
+        )
+        conn.execute("select pgq_sql.enqueue_many('q', array['1', '2']::jsonb[])")
+        conn.execute(
+            "select case payload when '1' then pgq_sql.ack(job_id, token)"
+            " else pgq_sql.dead_letter(job_id, token) end from pgq_sql.claim('q', 'w', 2)"
+        )
+        assert conn.execute("select count(*) from pgq_sql.sweep()").fetchone() == (7,)
+        assert conn.execute(
+            "select payload, keep_until::text from pgq_sql.done_jobs"
+        ).fetchall() == [(1, "infinity")]
+        assert scalar(conn, "select payload from pgq_sql.dead_jobs") == 2
+
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            "keep_done => '-infinity'",
+            "keep_dead => '-infinity'",
+            "expires_in => 'infinity'",
+            "visibility_timeout => 'infinity'",
+            "retry_delay => 'infinity'",
+        ],
+    )
+    def test_infinity_is_refused(self, conn: Connection, setting: str) -> None:
+        with pytest.raises(psycopg.Error) as refused:
+            conn.execute(f"select pgq_sql.create_queue('q', {setting})".encode())
+        assert refused.value.sqlstate == "22023"
+
+
+def test_what_does_not_fit_into_a_letter_is_kept_as_a_dead_job(conn: Connection) -> None:
+    """Payload and headers fit into a job each; compressed they look small."""
+    conn.execute("select pgq_sql.create_queue('letters')")
+    conn.execute(
+        "select pgq_sql.create_queue('q', dead_letter_queue => 'letters', max_payload => 268435455)"
+    )
+    conn.execute(
+        "select pgq_sql.enqueue('q', to_jsonb(repeat('x', 56000000)),"
+        " headers => jsonb_build_object('h', repeat('x', 45000000)))"
+    )
+    conn.execute("select pgq_sql.dead_letter(job_id, token) from pgq_sql.claim('q', 'w')")
+    assert scalar(conn, "select octet_length(payload::text) from pgq_sql.dead_jobs") == 56000002
+    assert scalar(conn, "select count(*) from pgq_sql.jobs") == 0
