@@ -199,8 +199,8 @@ create table lane (
 create index lane_id on lane (id);
 
 comment on table lane is
-  'Lanes, one per queue and priority in use; may list one twice. Written by create_queue, enqueue '
-  'and enqueue_many.';
+  'Lanes, one per queue and priority in use; may list one twice. Written by whatever '
+  'makes a queue or puts a job into a lane, removed by drop_queue.';
 comment on column lane.id is 'queue_id * 65536 + priority + 32768.';
 
 -- mark: per lane, from where claims and sweeps have to look. Append-only; the highest seq counts.
@@ -299,10 +299,9 @@ create table job (
 create index job_claim on job (lane_id, run_at, id) where lane_id > 0;
 create index job_expires on job (expires_at) where expires_at is not null;
 
-
 comment on table job is
-  'Live jobs. Inserted by enqueue, claimed by claim, settled by ack, retry, release, dead_letter, '
-  'sweep.';
+  'Live jobs. Inserted by enqueue, redrive and as dead letters; claimed by claim; settled by ack, '
+  'retry, release, dead_letter; removed by sweep, cancel, purge_queue and drop_queue too.';
 comment on column job.id is 'Never used twice; order within one instant of one lane.';
 comment on column job.lane_id is 'queue_id * 65536 + priority + 32768, see table lane.';
 comment on column job.run_at is 'Not before this instant; also the order within a lane.';
@@ -392,7 +391,8 @@ create table dead_job (
 create index dead_job_dead_at on dead_job (queue_id, dead_at);
 
 comment on table dead_job is
-  'Dead jobs with everything kept. Written by _bury, purged by sweep after the queue''s keep_dead.';
+  'Dead jobs with everything kept. Written by _bury; removed by redrive, discard_dead, and by '
+  'sweep after the queue''s keep_dead.';
 comment on column dead_job.id is 'The job''s id.';
 comment on column dead_job.queue_id is 'The queue it died in.';
 comment on column dead_job.priority is 'Its priority.';
@@ -1561,7 +1561,7 @@ comment on function _reopen is
 --         The dead letter queue is the one that the queue has now, not when the job was enqueued. A
 --         queue that others send letters to cannot be dropped; were it gone all the same, the job
 --         would become a row of dead_job.
---         Payload and headers of more than 100 MB stay out of envelopes: jsonb holds 256 MB at most.
+--         A job of more than 100 MB stays out of an envelope: jsonb holds 256 MB at most.
 create or replace function _bury(ids bigint[], reason text, errors text[] default null)
 returns bigint
 language plpgsql
@@ -1777,9 +1777,9 @@ begin
   )
   select
     e.id, e.lane_id >> 16, (e.lane_id & 65535) - 32768, _keep.outcome,
-    coalesce(e.resume_at, e.run_at), e.enqueued_at, e.settings, e.token, e.attempt, e.max_attempts, e.worker, e.expires_at, e.redrives,
-    e.dedup_key, e.headers, e.payload, e.progress, results[width_bucket(e.id, ids)],
-    e.last_error, clock, clock + e.keep_done
+    coalesce(e.resume_at, e.run_at), e.enqueued_at, e.settings, e.token, e.attempt, e.max_attempts,
+    e.worker, e.expires_at, e.redrives, e.dedup_key, e.headers, e.payload, e.progress,
+    results[width_bucket(e.id, ids)], e.last_error, clock, clock + e.keep_done
   from unnest(ended) e
   where e.keep_done is not null;
 end
@@ -2888,10 +2888,10 @@ comment on function enqueue is
   'higher runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). '
   'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. dedup_key, 1 to '
   '1000 bytes: while a live job of the queue has it, dedup_mode ignore (the default) keeps that '
-  'job, and replace puts this one in its place; if that one runs it goes on, and this one is '
-  'inserted and has the key. Answers (job_id, outcome): inserted, existing or replaced. Errors: '
-  'JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED if another transaction has just taken '
-  'the key.';
+  'job, and replace puts this one in its place; one that runs, or whose lease ran out and is not '
+  'swept yet, goes on, and this one is inserted and has the key. Answers (job_id, outcome): '
+  'inserted, existing or replaced. Errors: JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED '
+  'if another transaction has just taken the key.';
 
 -- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or
 -- none.
@@ -4089,7 +4089,8 @@ $$;
 
 comment on function promote is
   'Lets a job that waits for its run time, or for its retry, run now. Answers ''promoted'', or the '
-  'state that stood in the way: ''ready'', ''running'', ''suspended'', ''gone''. Errors: 22023.';
+  'state that stood in the way: ''ready'', ''running'', ''suspended'', ''gone''. A job '
+  'whose lease ran out counts as running until it is swept. Errors: 22023.';
 
 -- suspend: holds a job back until resume.
 --
@@ -4127,7 +4128,8 @@ $$;
 
 comment on function suspend is
   'Holds a job back until resume; expires_at still counts. Answers ''suspended'' (also if it was), '
-  '''running'' or ''gone''. Errors: 22023.';
+  '''running'' or ''gone''. A job whose lease ran out counts as running until it is swept. '
+  'Errors: 22023.';
 
 -- resume: lets a suspended job run again, at its old run time or now.
 --
@@ -4221,7 +4223,8 @@ $$;
 comment on function reprioritize is
   'Gives a job that does not run another priority; a ready one joins the end of it. Answers '
   '''reprioritized'', or its state if nothing changed: ''running'', ''ready'', ''scheduled'', '
-  '''suspended'', ''gone''. Errors: 22023.';
+  '''suspended'', ''gone''. A job whose lease ran out counts as running until it is swept. '
+  'Errors: 22023.';
 
 -- _dead_ids: the dead jobs that redrive and discard_dead are about, locked.
 --
@@ -4501,8 +4504,8 @@ comment on function discard_dead is
   'Removes dead jobs for good: those named, or the n (null: all) of a queue that died first. All '
   'or none. Answers how many. Errors: JQ001, JQ003, 22023.';
 
--- _make_days: makes the days of done_job that the next jobs of a queue (null: of all) to finish will
--- need, so that no ack has to make one.
+-- _make_days: makes the days of done_job that the next jobs of a queue (null: of all) will need, so
+-- that no ack has to make one.
 --
 -- Locks:  as _add_done_day, only if it is to be had at once.
 -- Raises: nothing.
@@ -5690,8 +5693,9 @@ end
 $$;
 
 comment on function grant_access is
-  'Gives an existing role a capability: producer (enqueue), worker (claim and settle), observer '
-  '(look) or admin (queues, sweep, look). A role may have several. Owner only. Errors: 22023.';
+  'Gives an existing role a capability: producer (enqueue), worker (claim, settle, sweep), '
+  'observer (look) or admin (queues, single jobs, dead letters, sweep, look). A role may have '
+  'several. Owner only. Errors: 22023.';
 
 -- revoke_access: takes a capability back from a role.
 --

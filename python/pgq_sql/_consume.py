@@ -42,7 +42,7 @@ class Consuming(Caller):
     def ack(
         self, job_id: int, token: int, result: object = None, *, conn: Joinable | None = None
     ) -> Acked:
-        """The job is done. `result`, any JSON value, is kept if the queue keeps done jobs."""
+        """The job is done. `result`, JSON but not None, is kept if the queue keeps done jobs."""
         answer: Acked = self._value(conn, "ack", job_id=job_id, token=token, result=result)
         return answer
 
@@ -142,7 +142,7 @@ class Consuming(Caller):
     ) -> Heartbeat:
         """Renew the lease: it ends `extend` from now, or the job's visibility timeout from now.
 
-        `progress`, any JSON value, shows in `get_job`.
+        `progress`, any JSON value but None, shows in `get_job`.
         """
         return Heartbeat(
             *self._row(

@@ -44,7 +44,10 @@ class Controlling(Caller):
         options: Mapping[str, object] | None = None,
         conn: Joinable | None = None,
     ) -> bool:
-        """Make a queue: True if it is new, False if it was there and stays as it is."""
+        """Make a queue: True if it is new, False if it was there and stays as it is.
+
+        `keep_done` and `keep_dead` of `timedelta.max` keep for ever (PostgreSQL 17 or later).
+        """
         answer: bool = self._value(
             conn,
             "create_queue",

@@ -7,15 +7,15 @@ from typing import Any, Literal, TypeAlias
 
 from ._caller import Caller, Row
 from ._connections import Joinable
-from .models import KEPT_COLUMNS, Finding, JobCount, KeptJob, QueueState, Swept
+from .models import KEPT_COLUMNS, Finding, JobCount, JobState, QueueState, Swept
 
 State: TypeAlias = Literal[
     "ready", "scheduled", "suspended", "running", "dead", "done", "cancelled"
 ]
 
 
-def _kept(row: Row) -> KeptJob:
-    job = KeptJob(*row[:KEPT_COLUMNS])
+def _kept(row: Row) -> JobState:
+    job = JobState(*row[:KEPT_COLUMNS])
     jitter: Any = job.retry_jitter  # psycopg's Range; we take and give pairs
     if jitter is None:
         return job
@@ -25,7 +25,7 @@ def _kept(row: Row) -> KeptJob:
 class Looking(Caller):
     """Looks, and keeps in order."""
 
-    def get_job(self, job_id: int, *, conn: Joinable | None = None) -> KeptJob | None:
+    def get_job(self, job_id: int, *, conn: Joinable | None = None) -> JobState | None:
         """The job, live, dead or done; None if there is no such job any more."""
         rows = self._rows(conn, "get_job", job_id=job_id)
         return _kept(rows[0]) if rows else None
@@ -40,7 +40,7 @@ class Looking(Caller):
         after: int = 0,
         n: int = 100,
         conn: Joinable | None = None,
-    ) -> list[KeptJob]:
+    ) -> list[JobState]:
         """Jobs in id order, from the one after `after` on; `payload_has`: what payloads contain."""
         rows = self._rows(
             conn,

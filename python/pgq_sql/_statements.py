@@ -86,6 +86,9 @@ REQUIRED = frozenset(
 )
 REQUIRED_BY = frozenset({("reprioritize", "priority")})
 
+# Where the longest timedelta means for ever.
+FOREVER = frozenset({"keep_dead", "keep_done"})
+
 Values = dict[str, object]
 
 
@@ -174,9 +177,11 @@ def _truth(name: str, value: object) -> bool:
     return value
 
 
-def _duration(name: str, value: object) -> timedelta:
+def _duration(name: str, value: object) -> timedelta | str:
     if not isinstance(value, timedelta):
         raise _wrong(name, "timedelta", value)
+    if value == timedelta.max and name in FOREVER:
+        return "infinity"
     return value
 
 

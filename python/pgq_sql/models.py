@@ -87,7 +87,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptJob:
+class JobState:
     """A job as it stands: live, dead or done. What only some have is None for the others."""
 
     job_id: int
@@ -121,7 +121,7 @@ class KeptJob:
     ended_at: datetime | None
 
 
-KEPT_COLUMNS = len(fields(KeptJob))
+KEPT_COLUMNS = len(fields(JobState))
 """A later schema may answer more of them."""
 
 

@@ -50,10 +50,9 @@ create table job (
 create index job_claim on job (lane_id, run_at, id) where lane_id > 0;
 create index job_expires on job (expires_at) where expires_at is not null;
 
-
 comment on table job is
-  'Live jobs. Inserted by enqueue, claimed by claim, settled by ack, retry, release, dead_letter, '
-  'sweep.';
+  'Live jobs. Inserted by enqueue, redrive and as dead letters; claimed by claim; settled by ack, '
+  'retry, release, dead_letter; removed by sweep, cancel, purge_queue and drop_queue too.';
 comment on column job.id is 'Never used twice; order within one instant of one lane.';
 comment on column job.lane_id is 'queue_id * 65536 + priority + 32768, see table lane.';
 comment on column job.run_at is 'Not before this instant; also the order within a lane.';

@@ -17,7 +17,7 @@ from pgq_sql import (
     Heartbeat,
     Job,
     JobCount,
-    KeptJob,
+    JobState,
     Letter,
     Outcome,
     QueueState,
@@ -40,7 +40,7 @@ def claim_one(client: Client, queue: str = "q") -> Job:
     return job
 
 
-def job_of(client: Client, job_id: int) -> KeptJob:
+def job_of(client: Client, job_id: int) -> JobState:
     job = client.get_job(job_id)
     assert job is not None
     return job
@@ -278,7 +278,7 @@ class TestLook:
     def test_get_job(self, client: Client) -> None:
         job_id = client.enqueue("q", {"n": 1}, headers={"h": 2}, expires_in=HOUR).job_id
         job = claim_one(client)
-        wanted = KeptJob(
+        wanted = JobState(
             job_id=job_id,
             queue="q",
             state="running",
@@ -324,7 +324,7 @@ class TestLook:
         pages.append(client.list_jobs(n=3, after=pages[0][-1].job_id))
         assert [[job.payload["n"] for job in page] for page in pages] == [[1, 2, 3], [2]]
 
-        def numbers(jobs: list[KeptJob]) -> list[int]:
+        def numbers(jobs: list[JobState]) -> list[int]:
             return [job.payload["n"] for job in jobs]
 
         assert numbers(client.list_jobs(queue="other")) == [2]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
+from pgq_sql import Client, InvalidArgument
 from test_concurrency import scalar
 
 if TYPE_CHECKING:
@@ -58,6 +60,14 @@ class TestForever:
             "select payload, keep_until::text from pgq_sql.done_jobs"
         ).fetchall() == [(1, "infinity")]
         assert scalar(conn, "select payload from pgq_sql.dead_jobs") == 2
+
+    def test_from_python(self, conn: Connection, database: str) -> None:
+        with Client(database) as client:
+            client.create_queue("q", keep_done=timedelta.max, keep_dead=timedelta.max)
+            with pytest.raises(InvalidArgument):
+                client.create_queue("r", expires_in=timedelta.max)
+        kept = conn.execute("select keep_done::text, keep_dead::text from pgq_sql.queues")
+        assert kept.fetchone() == ("infinity", "infinity")
 
     @pytest.mark.parametrize(
         "setting",

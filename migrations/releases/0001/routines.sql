@@ -968,7 +968,7 @@ comment on function _reopen is
 --         The dead letter queue is the one that the queue has now, not when the job was enqueued. A
 --         queue that others send letters to cannot be dropped; were it gone all the same, the job
 --         would become a row of dead_job.
---         Payload and headers of more than 100 MB stay out of envelopes: jsonb holds 256 MB at most.
+--         A job of more than 100 MB stays out of an envelope: jsonb holds 256 MB at most.
 create or replace function _bury(ids bigint[], reason text, errors text[] default null)
 returns bigint
 language plpgsql
@@ -1184,9 +1184,9 @@ begin
   )
   select
     e.id, e.lane_id >> 16, (e.lane_id & 65535) - 32768, _keep.outcome,
-    coalesce(e.resume_at, e.run_at), e.enqueued_at, e.settings, e.token, e.attempt, e.max_attempts, e.worker, e.expires_at, e.redrives,
-    e.dedup_key, e.headers, e.payload, e.progress, results[width_bucket(e.id, ids)],
-    e.last_error, clock, clock + e.keep_done
+    coalesce(e.resume_at, e.run_at), e.enqueued_at, e.settings, e.token, e.attempt, e.max_attempts,
+    e.worker, e.expires_at, e.redrives, e.dedup_key, e.headers, e.payload, e.progress,
+    results[width_bucket(e.id, ids)], e.last_error, clock, clock + e.keep_done
   from unnest(ended) e
   where e.keep_done is not null;
 end
@@ -2295,10 +2295,10 @@ comment on function enqueue is
   'higher runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). '
   'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. dedup_key, 1 to '
   '1000 bytes: while a live job of the queue has it, dedup_mode ignore (the default) keeps that '
-  'job, and replace puts this one in its place; if that one runs it goes on, and this one is '
-  'inserted and has the key. Answers (job_id, outcome): inserted, existing or replaced. Errors: '
-  'JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED if another transaction has just taken '
-  'the key.';
+  'job, and replace puts this one in its place; one that runs, or whose lease ran out and is not '
+  'swept yet, goes on, and this one is inserted and has the key. Answers (job_id, outcome): '
+  'inserted, existing or replaced. Errors: JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED '
+  'if another transaction has just taken the key.';
 
 -- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or
 -- none.
@@ -3496,7 +3496,8 @@ $$;
 
 comment on function promote is
   'Lets a job that waits for its run time, or for its retry, run now. Answers ''promoted'', or the '
-  'state that stood in the way: ''ready'', ''running'', ''suspended'', ''gone''. Errors: 22023.';
+  'state that stood in the way: ''ready'', ''running'', ''suspended'', ''gone''. A job '
+  'whose lease ran out counts as running until it is swept. Errors: 22023.';
 
 -- suspend: holds a job back until resume.
 --
@@ -3534,7 +3535,8 @@ $$;
 
 comment on function suspend is
   'Holds a job back until resume; expires_at still counts. Answers ''suspended'' (also if it was), '
-  '''running'' or ''gone''. Errors: 22023.';
+  '''running'' or ''gone''. A job whose lease ran out counts as running until it is swept. '
+  'Errors: 22023.';
 
 -- resume: lets a suspended job run again, at its old run time or now.
 --
@@ -3628,7 +3630,8 @@ $$;
 comment on function reprioritize is
   'Gives a job that does not run another priority; a ready one joins the end of it. Answers '
   '''reprioritized'', or its state if nothing changed: ''running'', ''ready'', ''scheduled'', '
-  '''suspended'', ''gone''. Errors: 22023.';
+  '''suspended'', ''gone''. A job whose lease ran out counts as running until it is swept. '
+  'Errors: 22023.';
 
 -- _dead_ids: the dead jobs that redrive and discard_dead are about, locked.
 --
@@ -3908,8 +3911,8 @@ comment on function discard_dead is
   'Removes dead jobs for good: those named, or the n (null: all) of a queue that died first. All '
   'or none. Answers how many. Errors: JQ001, JQ003, 22023.';
 
--- _make_days: makes the days of done_job that the next jobs of a queue (null: of all) to finish will
--- need, so that no ack has to make one.
+-- _make_days: makes the days of done_job that the next jobs of a queue (null: of all) will need, so
+-- that no ack has to make one.
 --
 -- Locks:  as _add_done_day, only if it is to be had at once.
 -- Raises: nothing.
@@ -5097,8 +5100,9 @@ end
 $$;
 
 comment on function grant_access is
-  'Gives an existing role a capability: producer (enqueue), worker (claim and settle), observer '
-  '(look) or admin (queues, sweep, look). A role may have several. Owner only. Errors: 22023.';
+  'Gives an existing role a capability: producer (enqueue), worker (claim, settle, sweep), '
+  'observer (look) or admin (queues, single jobs, dead letters, sweep, look). A role may have '
+  'several. Owner only. Errors: 22023.';
 
 -- revoke_access: takes a capability back from a role.
 --

@@ -81,8 +81,8 @@ create table lane (
 create index lane_id on lane (id);
 
 comment on table lane is
-  'Lanes, one per queue and priority in use; may list one twice. Written by create_queue, enqueue '
-  'and enqueue_many.';
+  'Lanes, one per queue and priority in use; may list one twice. Written by whatever '
+  'makes a queue or puts a job into a lane, removed by drop_queue.';
 comment on column lane.id is 'queue_id * 65536 + priority + 32768.';
 
 -- mark: per lane, from where claims and sweeps have to look. Append-only; the highest seq counts.
@@ -181,10 +181,9 @@ create table job (
 create index job_claim on job (lane_id, run_at, id) where lane_id > 0;
 create index job_expires on job (expires_at) where expires_at is not null;
 
-
 comment on table job is
-  'Live jobs. Inserted by enqueue, claimed by claim, settled by ack, retry, release, dead_letter, '
-  'sweep.';
+  'Live jobs. Inserted by enqueue, redrive and as dead letters; claimed by claim; settled by ack, '
+  'retry, release, dead_letter; removed by sweep, cancel, purge_queue and drop_queue too.';
 comment on column job.id is 'Never used twice; order within one instant of one lane.';
 comment on column job.lane_id is 'queue_id * 65536 + priority + 32768, see table lane.';
 comment on column job.run_at is 'Not before this instant; also the order within a lane.';
@@ -274,7 +273,8 @@ create table dead_job (
 create index dead_job_dead_at on dead_job (queue_id, dead_at);
 
 comment on table dead_job is
-  'Dead jobs with everything kept. Written by _bury, purged by sweep after the queue''s keep_dead.';
+  'Dead jobs with everything kept. Written by _bury; removed by redrive, discard_dead, and by '
+  'sweep after the queue''s keep_dead.';
 comment on column dead_job.id is 'The job''s id.';
 comment on column dead_job.queue_id is 'The queue it died in.';
 comment on column dead_job.priority is 'Its priority.';

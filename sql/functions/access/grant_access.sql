@@ -21,5 +21,6 @@ end
 $$;
 
 comment on function grant_access is
-  'Gives an existing role a capability: producer (enqueue), worker (claim and settle), observer '
-  '(look) or admin (queues, sweep, look). A role may have several. Owner only. Errors: 22023.';
+  'Gives an existing role a capability: producer (enqueue), worker (claim, settle, sweep), '
+  'observer (look) or admin (queues, single jobs, dead letters, sweep, look). A role may have '
+  'several. Owner only. Errors: 22023.';

@@ -42,4 +42,5 @@ $$;
 
 comment on function promote is
   'Lets a job that waits for its run time, or for its retry, run now. Answers ''promoted'', or the '
-  'state that stood in the way: ''ready'', ''running'', ''suspended'', ''gone''. Errors: 22023.';
+  'state that stood in the way: ''ready'', ''running'', ''suspended'', ''gone''. A job '
+  'whose lease ran out counts as running until it is swept. Errors: 22023.';

@@ -48,4 +48,5 @@ $$;
 comment on function reprioritize is
   'Gives a job that does not run another priority; a ready one joins the end of it. Answers '
   '''reprioritized'', or its state if nothing changed: ''running'', ''ready'', ''scheduled'', '
-  '''suspended'', ''gone''. Errors: 22023.';
+  '''suspended'', ''gone''. A job whose lease ran out counts as running until it is swept. '
+  'Errors: 22023.';

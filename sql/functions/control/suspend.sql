@@ -34,4 +34,5 @@ $$;
 
 comment on function suspend is
   'Holds a job back until resume; expires_at still counts. Answers ''suspended'' (also if it was), '
-  '''running'' or ''gone''. Errors: 22023.';
+  '''running'' or ''gone''. A job whose lease ran out counts as running until it is swept. '
+  'Errors: 22023.';

@@ -8,7 +8,7 @@
 --         The dead letter queue is the one that the queue has now, not when the job was enqueued. A
 --         queue that others send letters to cannot be dropped; were it gone all the same, the job
 --         would become a row of dead_job.
---         Payload and headers of more than 100 MB stay out of envelopes: jsonb holds 256 MB at most.
+--         A job of more than 100 MB stays out of an envelope: jsonb holds 256 MB at most.
 create or replace function _bury(ids bigint[], reason text, errors text[] default null)
 returns bigint
 language plpgsql

@@ -50,9 +50,9 @@ begin
   )
   select
     e.id, e.lane_id >> 16, (e.lane_id & 65535) - 32768, _keep.outcome,
-    coalesce(e.resume_at, e.run_at), e.enqueued_at, e.settings, e.token, e.attempt, e.max_attempts, e.worker, e.expires_at, e.redrives,
-    e.dedup_key, e.headers, e.payload, e.progress, results[width_bucket(e.id, ids)],
-    e.last_error, clock, clock + e.keep_done
+    coalesce(e.resume_at, e.run_at), e.enqueued_at, e.settings, e.token, e.attempt, e.max_attempts,
+    e.worker, e.expires_at, e.redrives, e.dedup_key, e.headers, e.payload, e.progress,
+    results[width_bucket(e.id, ids)], e.last_error, clock, clock + e.keep_done
   from unnest(ended) e
   where e.keep_done is not null;
 end

@@ -1,5 +1,5 @@
--- _make_days: makes the days of done_job that the next jobs of a queue (null: of all) to finish will
--- need, so that no ack has to make one.
+-- _make_days: makes the days of done_job that the next jobs of a queue (null: of all) will need, so
+-- that no ack has to make one.
 --
 -- Locks:  as _add_done_day, only if it is to be had at once.
 -- Raises: nothing.

@@ -152,7 +152,7 @@ comment on function enqueue is
   'higher runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). '
   'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. dedup_key, 1 to '
   '1000 bytes: while a live job of the queue has it, dedup_mode ignore (the default) keeps that '
-  'job, and replace puts this one in its place; if that one runs it goes on, and this one is '
-  'inserted and has the key. Answers (job_id, outcome): inserted, existing or replaced. Errors: '
-  'JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED if another transaction has just taken '
-  'the key.';
+  'job, and replace puts this one in its place; one that runs, or whose lease ran out and is not '
+  'swept yet, goes on, and this one is inserted and has the key. Answers (job_id, outcome): '
+  'inserted, existing or replaced. Errors: JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED '
+  'if another transaction has just taken the key.';
