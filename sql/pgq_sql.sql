@@ -613,7 +613,8 @@ comment on function _now is 'Database clock: the only one that decides anything.
 --
 -- Locks:  none.
 -- Raises: 22023 if the name is null; JQ001 if there is no such queue.
--- Notes:  enqueue and claim look for themselves, in the query that fetches what else they need, and
+-- Notes:  The collation is said because an argument brings the one of the caller's column along.
+--         enqueue and claim look for themselves, in the query that fetches what else they need, and
 --         come here for the error.
 create or replace function _find_queue(queue text)
 returns queue
@@ -624,7 +625,7 @@ as $$
 declare
   found_queue queue;
 begin
-  select * into found_queue from queue q where q.name = _find_queue.queue and q.current;
+  select * into found_queue from queue q where q.name = _find_queue.queue collate "C" and q.current;
   if found then
     return found_queue;
   end if;
@@ -830,13 +831,13 @@ begin
   if queue is null then
     raise exception 'queue must not be null' using errcode = '22023';
   end if;
-  if queue !~ '^[A-Za-z0-9_.:/-]{1,100}$' then
+  if queue collate "C" !~ '^[A-Za-z0-9_.:/-]{1,100}$' then
     raise exception 'queue name is not valid'
       using errcode = '22023',
         detail = format('queue "%s"', left(queue, 200)),
         hint = 'A name has 1 to 100 bytes: ASCII letters, digits and _ - . : /';
   end if;
-  if starts_with(queue, 'pgq.') then
+  if starts_with(queue collate "C", 'pgq.') then
     raise exception 'queue name is reserved'
       using errcode = '22023',
         detail = format('queue "%s"', queue),
@@ -1551,18 +1552,51 @@ $$;
 comment on function _reopen is
   'Announces a producer in the lanes of the given jobs; answers a run_at for them. Private.';
 
--- _bury: ends jobs as dead, in the statement that removes them: they become rows of dead_job, or
--- letters in the dead letter queue of their queue.
+-- _free_keys: lets go of the dedup keys that jobs held which have been removed; null for none.
 --
--- Locks:  the rows, which the caller has locked already; a producer's locks in the lanes of dead
---         letter queues (_announce); rows of dedup, as _keep.
--- Raises: nothing: what cannot become a letter becomes a row of dead_job.
+-- Locks:  rows of dedup, skipping those that a producer is passing on to a successor.
+-- Raises: nothing.
+create or replace function _free_keys(held dedup[])
+returns void
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+  if cardinality(held) > 0 then
+    delete from dedup d
+    where d.ctid = any (array(
+      select x.ctid
+      from unnest(held) h
+      cross join lateral (
+        select k.ctid from dedup k
+        where k.queue_id = h.queue_id and k.key = h.key and k.job_id = h.job_id
+        for update skip locked
+      ) x
+    ));
+  end if;
+end
+$$;
+
+comment on function _free_keys is 'Removes the dedup keys of removed jobs. Private.';
+
+-- _entomb: removes jobs and puts each into one of the given dead letter queues, if its queue has
+-- one of them, else among the dead.
+--
+-- Locks:  the rows, which the caller has locked already; rows of dedup, as _free_keys.
+-- Raises: 54000, 54001 if a payload and its headers do not fit into a letter: jsonb holds 256 MB,
+--         and making one takes more stack than reading the text did.
 -- Notes:  errors are per id; with them, ids must ascend. A null one leaves the last error standing.
---         The dead letter queue is the one that the queue has now, not when the job was enqueued. A
---         queue that others send letters to cannot be dropped; were it gone all the same, the job
---         would become a row of dead_job.
---         A job of more than 100 MB stays out of an envelope: jsonb holds 256 MB at most.
-create or replace function _bury(ids bigint[], reason text, errors text[] default null)
+create or replace function _entomb(
+  ids bigint[],
+  reason text,
+  errors text[],
+  boxes bigint[]
+)
 returns bigint
 language plpgsql
 volatile
@@ -1574,27 +1608,10 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  boxes bigint[] := array[]::bigint[];
-  box bigint;
-  clock timestamptz;
+  clock constant timestamptz := _now();
   buried bigint;
+  held dedup[];
 begin
-  for box in
-    select distinct x.box
-    from (
-      select (
-        select q.dead_letter_queue_id from queue q where q.id = j.lane_id >> 16 and q.current
-      ) as box
-      from job j where j.id = any (ids)
-    ) x
-    where x.box is not null
-    order by 1
-  loop
-    perform _announce((box << 16) + 32768);
-    boxes := boxes || box;
-  end loop;
-
-  clock := _now();
   with removed as (
     delete from job j where j.id = any (ids)
     returning j.*, coalesce(left(errors[width_bucket(j.id, ids)], 8192), j.last_error) as error, (
@@ -1604,9 +1621,6 @@ begin
         and q.current
         and q.dead_letter_queue_id = any (boxes)
         and exists (select from queue b where b.id = q.dead_letter_queue_id and b.current)
-        -- Unpacked: compressed, a payload of 250 MB may have 2.
-        and pg_column_size(j.payload #> '{}') + coalesce(pg_column_size(j.headers #> '{}'), 0)
-          < 100000000
     ) as box
   ), letters as (
     insert into job (lane_id, run_at, enqueued_at, settings, expires_at, keep_done, payload)
@@ -1618,7 +1632,7 @@ begin
         'attempt', r.attempt,
         'payload', r.payload,
         'headers', r.headers,
-        'reason', _bury.reason,
+        'reason', _entomb.reason,
         'error', r.error,
         'dead_at', clock)
     from removed r
@@ -1635,28 +1649,82 @@ begin
     )
     select
       r.id, r.lane_id >> 16, (r.lane_id & 65535) - 32768, coalesce(r.resume_at, r.run_at),
-      r.enqueued_at, r.settings,
-      r.token, r.attempt, r.worker, r.expires_at, r.expires_in, r.keep_done, r.redrives,
+      r.enqueued_at, r.settings, r.token, r.attempt, r.worker, r.expires_at, r.expires_in,
+      r.keep_done, r.redrives,
       r.dedup_key, r.progress, r.max_attempts, r.visibility_timeout, r.retry_backoff,
       r.retry_factor, r.retry_delay, r.retry_max_delay, r.retry_jitter, r.headers, r.payload,
-      _bury.reason, r.error, clock
+      _entomb.reason, r.error, clock
     from removed r
     where r.box is null
-  ), freed as (
-    delete from dedup d
-    where d.ctid = any (array(
-      select x.ctid
-      from removed r
-      cross join lateral (
-        select k.ctid from dedup k
-        where k.queue_id = r.lane_id >> 16 and k.key = r.dedup_key and k.job_id = r.id
-        for update skip locked
-      ) x
-      where r.dedup_key is not null
-    ))
   )
-  select count(*) into buried from removed;
+  select count(*), array_agg(row(r.lane_id >> 16, r.dedup_key, r.id)::dedup)
+    filter (where r.dedup_key is not null)
+  into buried, held
+  from removed r;
+  perform _free_keys(held);
+  return buried;
+end
+$$;
 
+comment on function _entomb is
+  'Moves locked jobs to dead_job or into the given dead letter queues; answers how many. Private.';
+
+-- _bury: ends jobs as dead: they become rows of dead_job, or letters in the dead letter queue of
+-- their queue.
+--
+-- Locks:  the rows, which the caller has locked already; a producer's locks in the lanes of dead
+--         letter queues (_announce); as _entomb.
+-- Raises: nothing: what cannot become a letter becomes a row of dead_job. Claims bury what expired
+--         in any queue, so an error here would stop them all.
+-- Notes:  errors as in _entomb. The dead letter queue is the one that the queue has now, not when
+--         the job was enqueued. A queue that others send letters to cannot be dropped; were it gone
+--         all the same, the job would be among the dead.
+create or replace function _bury(ids bigint[], reason text, errors text[] default null)
+returns bigint
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  boxes bigint[] := array[]::bigint[];
+  box bigint;
+  buried bigint := 0::bigint;
+begin
+  for box in
+    select distinct x.box
+    from (
+      select (
+        select q.dead_letter_queue_id from queue q where q.id = j.lane_id >> 16 and q.current
+      ) as box
+      from job j where j.id = any (ids)
+    ) x
+    where x.box is not null
+    order by 1
+  loop
+    perform _announce((box << 16) + 32768);
+    boxes := boxes || box;
+  end loop;
+  if cardinality(boxes) = 0 then
+    return _entomb(ids, reason, errors, boxes);
+  end if;
+
+  begin
+    buried := _entomb(ids, reason, errors, boxes);
+  exception when program_limit_exceeded then
+    -- Which of them it is, only trying tells.
+    if cardinality(ids) = 1 then
+      return _entomb(ids, reason, errors, array[]::bigint[]);
+    end if;
+    for i in 1..cardinality(ids) loop
+      buried := buried + _bury(ids[i:i], reason, errors[i:i]);
+    end loop;
+    return buried;
+  end;
   foreach box in array boxes loop
     perform _wake(box);
   end loop;
@@ -1679,6 +1747,21 @@ return 'done_job_' || to_char(instant at time zone 'UTC', 'YYYYMMDD');
 
 comment on function _done_day is 'Name of the partition of done_job for an instant. Private.';
 
+-- _has_done_day: whether done_job has the partition for an instant. A temporary table of that name
+-- is none.
+--
+-- Locks:  none.
+-- Raises: nothing.
+create or replace function _has_done_day(instant timestamptz)
+returns boolean
+language sql
+stable
+return to_regclass(
+  concat_ws('.', quote_ident(current_schema()), _done_day(instant))) is not null;
+
+comment on function _has_done_day is
+  'Whether the partition of done_job for an instant is there. Private.';
+
 -- _add_done_day: makes the partition of done_job for a day (UTC), unless it is there.
 --
 -- Locks:  done_job against others who make one, until the transaction ends; not against anybody who
@@ -1699,11 +1782,11 @@ declare
   part constant text := _done_day(instant);
   grantee oid;
 begin
-  if to_regclass(part) is not null or not isfinite(instant) then
+  if _has_done_day(instant) or not isfinite(instant) then
     return;
   end if;
   lock table done_job in share update exclusive mode;
-  if to_regclass(part) is not null then
+  if _has_done_day(instant) then
     return;
   end if;
   execute format('create table %I (like done_job including all)', part);
@@ -1728,8 +1811,7 @@ comment on function _add_done_day is
 -- _keep: what is left to do when jobs that keep history or hold a dedup key are finished: their
 -- rows go to done_job, their keys are free.
 --
--- Locks:  rows of dedup, skipping those that a producer is passing on to a successor; for the first
---         job of a day as _add_done_day.
+-- Locks:  rows of dedup, as _free_keys; for the first job of a day as _add_done_day.
 -- Raises: nothing.
 -- Notes:  Takes rows that the caller's statement has deleted already, so no job is locked twice.
 --         results are found by the place of the id in ids, which must ascend.
@@ -1752,17 +1834,8 @@ declare
   clock constant timestamptz := _now();
   day timestamptz;
 begin
-  delete from dedup d
-  where d.ctid = any (array(
-    select x.ctid
-    from unnest(ended) e
-    cross join lateral (
-      select k.ctid from dedup k
-      where k.queue_id = e.lane_id >> 16 and k.key = e.dedup_key and k.job_id = e.id
-      for update skip locked
-    ) x
-    where e.dedup_key is not null
-  ));
+  perform _free_keys(array_agg(row(e.lane_id >> 16, e.dedup_key, e.id)::dedup))
+  from unnest(ended) e where e.dedup_key is not null;
 
   for day in
     select distinct date_trunc('day', clock + e.keep_done, 'UTC')
@@ -1788,13 +1861,54 @@ $$;
 comment on function _keep is
   'Frees the dedup keys of finished jobs and puts those into done_job that are kept. Private.';
 
+-- _lapsed: leases that have run out at or above the head of a lane (null: anywhere in it), among
+-- the first n jobs there.
+--
+-- Locks:  none.
+-- Raises: nothing.
+-- Notes:  The head stops at the first job that is free, and claims go past it while an open
+--         transaction holds that row: one that claims, suspends, cancels or replaces it. What they
+--         have claimed lies right behind it, before the jobs that nobody has touched.
+create or replace function _lapsed(lane_id bigint, head timestamptz, head_id bigint, n integer)
+returns bigint[]
+language plpgsql
+stable
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  clock constant timestamptz := _now();
+begin
+  return array(
+    select x.id
+    from (
+      select j.id, j.lease_until
+      from job j
+      where j.lane_id = _lapsed.lane_id
+        and j.lane_id > 0
+        and (j.run_at, j.id) >= (coalesce(head, '-infinity'), coalesce(_lapsed.head_id, 0))
+        and j.run_at <= clock
+      order by j.run_at, j.id
+      limit n
+    ) x
+    where x.lease_until <= clock);
+end
+$$;
+
+comment on function _lapsed is
+  'Ids of jobs at or above the head of a lane whose lease ran out. Private.';
+
 -- _sweep_lane: what claims leave behind in one lane: leases that ran out, and jobs that were
 -- committed after the mark had passed them.
 --
 -- Locks:  rows of at most n jobs, skipping those that others hold; a producer's locks (_announce).
 -- Raises: nothing.
--- Notes:  All of them lie between tail and head, so no index on lease_until is needed; `whole`
---         looks from the bottom of the lane instead, for a clock that was set back. A lease that
+-- Notes:  All of them lie between tail and head, so no index on lease_until is needed; above the
+--         head only while somebody holds the job that it stands at (_lapsed). `whole` looks from
+--         the bottom of the lane instead, for a clock that was set back. A lease that
 --         ran out costs its attempt; the last one makes the job dead. The rest come back with a
 --         fresh run_at, since claims do not look below the head. One guarded statement locks and
 --         judges a row: a job that was acked, claimed or extended meanwhile is left alone.
@@ -1853,19 +1967,31 @@ begin
     array_agg(x.id) filter (where not x.claimed)
   into spent, lost, unseen
   from (
-    select j.id, j.lease_until is not null as claimed,
-      j.lease_until is not null and j.attempt >= coalesce(
-        j.max_attempts,
-        (select q.max_attempts from queue q where q.version = j.settings)) as spent
-    from job j
-    where j.lane_id = _sweep_lane.lane_id
-      and j.lane_id > 0
-      and (j.run_at, j.id) >= (last.tail, last.tail_id)
-      and (j.run_at, j.id) < (last.head, last.head_id)
-      and (j.lease_until is null or j.lease_until <= clock)
-    order by j.run_at, j.id
-    limit n
-    for update of j skip locked
+    select l.id, l.lease_until is not null as claimed,
+      l.lease_until is not null and l.attempt >= coalesce(
+        l.max_attempts,
+        (select q.max_attempts from queue q where q.version = l.settings)) as spent
+    from (
+      select * from (
+        select j.id, j.lease_until, j.attempt, j.max_attempts, j.settings
+        from job j
+        where j.lane_id = _sweep_lane.lane_id
+          and j.lane_id > 0
+          and (j.run_at, j.id) >= (last.tail, last.tail_id)
+          and (j.run_at, j.id) < (last.head, last.head_id)
+          and (j.lease_until is null or j.lease_until <= clock)
+        order by j.run_at, j.id
+        limit n
+        for update of j skip locked
+      ) below
+      union all
+      select * from (
+        select j.id, j.lease_until, j.attempt, j.max_attempts, j.settings
+        from job j
+        where j.id = any (_lapsed(lane_id, last.head, last.head_id, n)) and j.lease_until <= clock
+        for update of j skip locked
+      ) above
+    ) l
   ) x;
 
   exhausted := case when spent is null then 0 else _bury(
@@ -1923,8 +2049,9 @@ comment on function _sweep_lane is
 --
 -- Locks:  as _sweep_lane; dead rows, skipping those that others hold.
 -- Raises: nothing.
--- Notes:  Claims sweep the lanes that had work since their last sweep, at most n jobs in each, n
---         expired ones and n to purge. `whole` is sweep's form: every lane, from its bottom.
+-- Notes:  Claims sweep the lanes that had work since their last sweep, or that have leases which
+--         ran out above their head; at most n jobs in each, n expired ones and n to purge. `whole`
+--         is sweep's form: every lane, from its bottom.
 create or replace function _sweep_queue(
   queue_id bigint,
   n integer,
@@ -1967,6 +2094,7 @@ begin
     where whole
       or ((m.tail, m.tail_id) < (m.head, m.head_id)
         and not m.sweep_at between clock and clock + interval '1 hour')
+      or cardinality(_lapsed(l.id, m.head, m.head_id, 100)) > 0
     order by l.id desc
   loop
     swept := _sweep_lane(lane, n, whole);
@@ -2216,6 +2344,29 @@ comment on function _settings is
   'Settings of a queue after a change: what is given, else the default where reset names it or '
   'the queue is new, else what was before. Private.';
 
+-- _need_read_committed: refuses a transaction whose snapshot may be older than what it changes.
+-- what: which call it is, for the message.
+--
+-- Locks:  none.
+-- Raises: 25001.
+create or replace function _need_read_committed(what text)
+returns void
+language plpgsql
+stable
+set search_path from current
+as $$
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception '% needs a READ COMMITTED transaction', what
+      using errcode = '25001',
+        hint = 'An old snapshot does not show what others have changed meanwhile.';
+  end if;
+end
+$$;
+
+comment on function _need_read_committed is
+  'Refuses (25001) a transaction above READ COMMITTED. Private.';
+
 -- _change_queues: lets one transaction at a time change what queues there are and how they are set.
 -- linking: the change makes or ends a way for dead letters.
 --
@@ -2231,10 +2382,8 @@ volatile
 set search_path from current
 as $$
 begin
-  if linking and current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'dead letter queues need a READ COMMITTED transaction'
-      using errcode = '25001',
-        hint = 'Drop a queue, or name its dead_letter_queue, in a transaction of that level.';
+  if linking then
+    perform _need_read_committed('to drop a queue or to name a dead_letter_queue');
   end if;
   lock table queue in share row exclusive mode;
 end
@@ -2281,7 +2430,7 @@ begin
   made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
     retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
     dead_letter_queue, notify, max_payload, '{}');
-  if exists (select from queue q where q.name = create_queue.queue and q.current) then
+  if exists (select from queue q where q.name = create_queue.queue collate "C" and q.current) then
     return false;
   end if;
   perform _change_queues(linking => dead_letter_queue is not null);
@@ -2440,7 +2589,7 @@ comment on function resume_queue is
 -- purge_queue: removes every job of a queue that does not run.
 --
 -- Locks:  the rows, in id order; those that a claim is just taking are waited for and then left
---         alone. Rows of dedup, as _keep.
+--         alone. Rows of dedup, as _free_keys.
 -- Raises: JQ001 no such queue; 22023 for null.
 -- Notes:  Nothing of them is kept, neither as history nor as dead jobs.
 create or replace function purge_queue(queue text)
@@ -2458,6 +2607,7 @@ declare
   target constant queue := _find_queue(queue);
   clock constant timestamptz := _now();
   purged bigint;
+  held dedup[];
 begin
   with removed as (
     delete from job j
@@ -2471,20 +2621,12 @@ begin
       for update
     ))
     returning j.id, j.lane_id, j.dedup_key
-  ), freed as (
-    delete from dedup d
-    where d.ctid = any (array(
-      select x.ctid
-      from removed r
-      cross join lateral (
-        select k.ctid from dedup k
-        where k.queue_id = r.lane_id >> 16 and k.key = r.dedup_key and k.job_id = r.id
-        for update skip locked
-      ) x
-      where r.dedup_key is not null
-    ))
   )
-  select count(*) into purged from removed r;
+  select count(*), array_agg(row(r.lane_id >> 16, r.dedup_key, r.id)::dedup)
+    filter (where r.dedup_key is not null)
+  into purged, held
+  from removed r;
+  perform _free_keys(held);
   return purged;
 end
 $$;
@@ -2630,11 +2772,11 @@ begin
     end if;
     if to_replace then
       select d.job_id into holder
-      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key
+      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key collate "C"
       for update;
     else
       select d.job_id into holder
-      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key;
+      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key collate "C";
     end if;
     if found then
       if exists (select from job j where j.id = holder) then
@@ -2642,7 +2784,9 @@ begin
       end if;
       update dedup d
       set job_id = 0
-      where d.queue_id = _take_key.queue_id and d.key = _take_key.key and d.job_id = holder;
+      where d.queue_id = _take_key.queue_id
+        and d.key = _take_key.key collate "C"
+        and d.job_id = holder;
       if found then
         return null;
       end if;
@@ -2676,7 +2820,7 @@ begin
   end if;
   update dedup d
   set job_id = 0
-  where d.queue_id = _pass_key.queue_id and d.key = _pass_key.key and d.job_id = holder;
+  where d.queue_id = _pass_key.queue_id and d.key = _pass_key.key collate "C" and d.job_id = holder;
   return found;
 end
 $$;
@@ -2701,7 +2845,7 @@ as $$
 begin
   update dedup d
   set job_id = _give_key.job_id
-  where d.queue_id = _give_key.queue_id and d.key = _give_key.key;
+  where d.queue_id = _give_key.queue_id and d.key = _give_key.key collate "C";
 end
 $$;
 
@@ -2797,7 +2941,7 @@ begin
       select (q.id << 16) + 32768 as lane_id, q.version, q.expires_in, q.keep_done,
         _now() as clock
       from queue q
-      where q.name = enqueue.queue
+      where q.name = enqueue.queue collate "C"
         and q.current
         and octet_length(payload::text) <= q.max_payload
         and pg_try_advisory_xact_lock_shared(_lane_key((q.id << 16) + 32768))
@@ -2945,7 +3089,7 @@ declare
   ids bigint[];
   outcomes text[];
 begin
-  select q.* into target from queue q where q.name = enqueue_many.queue and q.current;
+  select q.* into target from queue q where q.name = enqueue_many.queue collate "C" and q.current;
   if not coalesce(
     target.id > 0
     and array_ndims(payloads) = 1
@@ -3098,7 +3242,7 @@ declare
 begin
   select q.id, q.version, q.visibility_timeout, q.max_attempts, q.paused into target
   from queue q
-  where q.name = claim.queue and q.current;
+  where q.name = claim.queue collate "C" and q.current;
 
   if not coalesce(target.id > 0 and octet_length(worker) between 1 and 200
     and visibility_timeout is null, false)
@@ -3218,6 +3362,7 @@ comment on function _too_large is
 --         _in_id_order says why it is `id = any (ids)` and width_bucket; here ids are sorted only
 --         if they do not come so, as they mostly do. One statement locks them all: a second one,
 --         for what the first has missed, would lock out of order and deadlock with heartbeats.
+--         Those that become history pass through an array: 1 GB together, at most.
 --         What is left after it is stale, or named twice, and is settled one by one.
 create or replace function ack_many(
   job_ids bigint[],
@@ -3239,14 +3384,16 @@ declare
   ids bigint[] := job_ids;
   fences bigint[] := tokens;
   words jsonb[] := results;
-  too_large bigint[] := '{}';
+  too_large bigint[] := array[]::bigint[];
   done bigint[];
   done_tokens bigint[];
   ended job[];
+  held dedup[];
   place integer;
 begin
   if not coalesce(
     array_dims(ids) = array_dims(fences)
+    and array_ndims(ids) = 1
     and array_lower(ids, 1) = 1
     and num_nonnulls(array_position(ids, null), array_position(fences, null), results) = 0,
     false)
@@ -3274,11 +3421,17 @@ begin
       and fences[width_bucket(j.id, ids)] = j.token
       and j.lease_until > _now()
     returning j.id, j.token,
-      case when num_nonnulls(j.keep_done, j.dedup_key) > 0 then j end as ended
+      case when j.keep_done is not null then j end as ended,
+      case when j.keep_done is null and j.dedup_key is not null
+        then row(j.lane_id >> 16, j.dedup_key, j.id)::dedup end as key
   )
-  select array_agg(r.id), array_agg(r.token), array_agg(r.ended) filter (where (r.ended).id > 0)
-  into done, done_tokens, ended
+  select array_agg(r.id), array_agg(r.token), array_agg(r.ended) filter (where (r.ended).id > 0),
+    array_agg(r.key) filter (where (r.key).job_id > 0)
+  into done, done_tokens, ended, held
   from removed r;
+  if held is not null then
+    perform _free_keys(held);
+  end if;
   if ended is not null then
     perform _keep(ended, 'acked', ids, words);
   end if;
@@ -3854,12 +4007,18 @@ security definer
 set search_path from current
 as $$
 declare
-  taken claimed_job[];
+  taken claimed_job;
+  job_ids bigint[] := array[]::bigint[];
+  tokens bigint[] := array[]::bigint[];
 begin
-  select array_agg(c) into taken from claim(queue, 'pop', n, interval '1 hour') c;
-  perform ack_many(array_agg(t.job_id), array_agg(t.token))
-  from unnest(taken) t having count(*) > 0;
-  return query select * from unnest(taken);
+  for taken in select * from claim(queue, 'pop', n, interval '1 hour') loop
+    job_ids := job_ids || taken.job_id;
+    tokens := tokens || taken.token;
+    return next taken;
+  end loop;
+  if cardinality(job_ids) > 0 then
+    perform ack_many(job_ids, tokens);
+  end if;
 end
 $$;
 
@@ -4264,7 +4423,7 @@ begin
   if queue is not null then
     select q.id into target
     from queue q
-    where q.name = _dead_ids.queue
+    where q.name = _dead_ids.queue collate "C"
     order by q.current desc, q.version desc
     limit 1;
     if not found then
@@ -4387,13 +4546,55 @@ comment on function redrive is
   'nothing changes. Answers one row per job: (ordinal from 1, job_id, outcome ''redriven''). '
   'Errors: JQ001, JQ003, 22023.';
 
+-- _check_letter: refuses a dead letter that cannot become a job of its queue of origin again.
+--
+-- Locks:  none.
+-- Raises: JQ001 the queue is gone; JQ007 it takes smaller payloads now; 22023 headers that are no
+--         object. DETAIL names the letter.
+create or replace function _check_letter(
+  letter_id bigint,
+  queue text,
+  payload jsonb,
+  headers jsonb
+)
+returns void
+language plpgsql
+stable
+set search_path from current
+as $$
+declare
+  detail text;
+  hint text;
+begin
+  -- Only a bad one pays for the subtransaction.
+  if exists (
+    select
+    from queue q
+    where q.name = _check_letter.queue collate "C"
+      and q.current
+      and _can_be_job(payload, headers, 0, null, null, q.max_payload, _now()))
+  then
+    return;
+  end if;
+  begin
+    perform _check_job(_find_queue(queue), payload, headers, 0, null, null);
+  exception when others then
+    get stacked diagnostics detail = pg_exception_detail, hint = pg_exception_hint;
+    raise exception '%', sqlerrm
+      using errcode = sqlstate, hint = hint,
+        detail = concat_ws(': ', format('letter %s', letter_id), nullif(detail, ''));
+  end;
+end
+$$;
+
+comment on function _check_letter is
+  'Refuses a dead letter that cannot be replayed (JQ001, JQ007, 22023), naming it. Private.';
+
 -- redrive_queue: replays the dead letters that wait in a dead letter queue: each becomes a new job
 -- in the queue in which it died.
 --
 -- Locks:  the letters, skipping those that others hold; as enqueue in the queues of origin.
--- Raises: JQ001 no such queue, or the queue of a letter is gone; 22023 for nulls, n < 0
---         and a letter whose headers are no object; JQ007 if the queue of origin takes smaller
---         payloads now.
+-- Raises: JQ001 no such queue; 22023 for nulls and n < 0; as _check_letter, also in a dry run.
 -- Notes:  All or none. Takes letters that are ready, in run order. Jobs that are no letters are
 --         left alone. Payload and headers come back, with the queue's settings of today; the old
 --         job's own settings, priority and dedup key are not in the letter. The letter is removed,
@@ -4418,6 +4619,8 @@ declare
   target constant queue := _find_queue(dead_letter_queue);
   clock constant timestamptz := _now();
   letter record;
+  payload jsonb;
+  headers jsonb;
 begin
   if dry_run is null then
     raise exception 'dry_run must not be null' using errcode = '22023';
@@ -4454,11 +4657,12 @@ begin
     letter_id := letter.id;
     queue := letter.payload ->> 'queue';
     job_id := null;
-    perform _find_queue(queue);
+    payload := letter.payload -> 'payload';
+    headers := nullif(letter.payload -> 'headers', 'null');
+    perform _check_letter(letter.id, queue, payload, headers);
     if not dry_run then
       delete from job j where j.id = letter.id;
-      job_id := (enqueue(queue, letter.payload -> 'payload',
-        headers => nullif(letter.payload -> 'headers', 'null'))).job_id;
+      job_id := (enqueue(queue, payload, headers => headers)).job_id;
     end if;
     return next;
   end loop;
@@ -4469,7 +4673,7 @@ comment on function redrive_queue is
   'Replays the first n (null: all) ready dead letters of a dead letter queue, all or none: each '
   'becomes a new job in the queue that it names. With dry_run nothing changes. Answers one row '
   'per letter: (ordinal from 1, letter_id, queue, job_id of the new job, null in a dry run). '
-  'Errors: JQ001, JQ007, 22023.';
+  'Errors: JQ001, JQ007, 22023, DETAIL naming the letter that cannot be replayed.';
 
 -- discard_dead: removes dead jobs for good.
 --
@@ -4528,7 +4732,7 @@ begin
     where q.current
       and q.id = coalesce(_make_days.queue_id, q.id)
       and isfinite(clock + q.keep_done)
-      and to_regclass(_done_day(clock + q.keep_done + e.early)) is null
+      and not _has_done_day(clock + q.keep_done + e.early)
   loop
     lock table done_job in share update exclusive mode nowait;
     perform _add_done_day(day);
@@ -4565,7 +4769,7 @@ begin
     from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
     where i.inhparent = 'done_job'::regclass
-      and c.relname ~ '^done_job_\d{8,}$'
+      and c.relname ~ '^done_job_[0-9]{8,}$'
       and c.relname < _done_day(clock)
     order by c.relname
   loop
@@ -4653,11 +4857,7 @@ begin
   if n is null or n < 0 then
     raise exception 'n must not be null or negative' using errcode = '22023';
   end if;
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'sweep needs a READ COMMITTED transaction'
-      using errcode = '25001',
-        hint = 'An old snapshot does not see the jobs that a sweep would pass.';
-  end if;
+  perform _need_read_committed('sweep');
   for target_id, known in
     select q.id, bool_or(q.current) from queue q group by q.id order by q.id
   loop
@@ -5064,7 +5264,9 @@ stable
 set search_path from current
 as $$
 begin
-  if queue is not null and not exists (select from queue q where q.name = _check_filter.queue) then
+  if queue is not null and not exists (
+    select from queue q where q.name = _check_filter.queue collate "C")
+  then
     perform _find_queue(queue);
   end if;
   if state not in ('ready', 'scheduled', 'suspended', 'running', 'dead', 'done', 'cancelled') then
@@ -5176,7 +5378,7 @@ begin
     select a.*
     from all_jobs a
     where a.job_id = any (page)
-      and (list_jobs.queue is null or a.queue = list_jobs.queue)
+      and (list_jobs.queue is null or a.queue = list_jobs.queue collate "C")
       and (list_jobs.state is null or a.state = list_jobs.state)
       and (list_jobs.worker is null or a.worker = list_jobs.worker)
       and (payload_has is null or a.payload @> payload_has)
@@ -5213,7 +5415,7 @@ begin
   return query
   select a.queue, a.state, count(*)
   from all_jobs a
-  where (count_jobs.queue is null or a.queue = count_jobs.queue)
+  where (count_jobs.queue is null or a.queue = count_jobs.queue collate "C")
     and (count_jobs.state is null or a.state = count_jobs.state)
   group by a.queue, a.state
   order by a.queue, a.state;
@@ -5344,6 +5546,7 @@ returns setof routine
 language plpgsql
 stable
 set search_path from current
+set quote_all_identifiers = off
 as $$
 begin
   return query
@@ -5673,7 +5876,8 @@ comment on function _check_access is 'Refuses an unknown capability or role (220
 -- grant_access: gives a role a capability: the functions and views that _capabilities lists for it.
 --
 -- Locks:  as _apply_grants.
--- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner.
+-- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner;
+--         25001 if the transaction is not READ COMMITTED: what others have revoked would come back.
 -- Notes:  Recorded, and applied again by each upgrade. Only the owner may call this.
 create or replace function grant_access(role name, capability text)
 returns void
@@ -5683,6 +5887,7 @@ security definer
 set search_path from current
 as $$
 begin
+  perform _need_read_committed('grant_access');
   perform _check_access(role, capability);
   lock table access_grant in share row exclusive mode;
   insert into access_grant (role, capability)
@@ -5695,12 +5900,13 @@ $$;
 comment on function grant_access is
   'Gives an existing role a capability: producer (enqueue), worker (claim, settle, sweep), '
   'observer (look) or admin (queues, single jobs, dead letters, sweep, look). A role may have '
-  'several. Owner only. Errors: 22023.';
+  'several. Owner only. Errors: 22023, 25001 (not READ COMMITTED).';
 
 -- revoke_access: takes a capability back from a role.
 --
 -- Locks:  as _apply_grants.
--- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner.
+-- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner;
+--         25001 if the transaction is not READ COMMITTED: what others have revoked would come back.
 -- Notes:  With its last capability the role also loses the use of the schema, and can be dropped.
 --         Only the owner may call this.
 create or replace function revoke_access(role name, capability text)
@@ -5711,6 +5917,7 @@ security definer
 set search_path from current
 as $$
 begin
+  perform _need_read_committed('revoke_access');
   perform _check_access(role, capability);
   lock table access_grant in share row exclusive mode;
   delete from access_grant a
@@ -5724,7 +5931,7 @@ $$;
 
 comment on function revoke_access is
   'Takes a capability back from a role; nothing happens if it had it not. Owner only. Errors: '
-  '22023.';
+  '22023, 25001 (not READ COMMITTED).';
 
 -- _finish_release: what each installation, upgrade and downgrade ends with.
 --

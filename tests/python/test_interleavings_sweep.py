@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from interleaving import Place, Race, Stage, late, say, staged
-from servers import wait_for_lock
+from servers import wait_for_lock, wait_until
 from test_concurrency import Call
 
 if TYPE_CHECKING:
@@ -231,6 +231,30 @@ of_a_job_behind_the_mark = pytest.mark.parametrize(
         (LONG_CLAIM, 2, with_job_2("running", 1)),
     ],
 )
+
+
+@pytest.mark.parametrize(
+    "step",
+    [SUSPEND, CANCEL, RAISE, LONG_CLAIM, REPLACE],
+    ids=["suspend", "cancel", "raise", "claim", "replace"],
+)
+@pytest.mark.parametrize("swept_by", ["sweep", "claims"])
+def test_leases_that_run_out_behind_a_job_that_somebody_holds(
+    stage: Stage, step: str, swept_by: str
+) -> None:
+    """Marks stop at such a job and claims pass it: what they took is above the mark."""
+    brief = "count(*) from claim('q', 'w', 3, '1 ms')"
+    stage.say(
+        "enqueue('q', dedup_key => 'k')", "enqueue_many('q', array_fill('1'::jsonb, array[3]))"
+    )
+    holder = stage.session()
+    with holder.transaction(force_rollback=True):
+        say(holder, step)
+        assert stage.say(brief) == 3
+        if swept_by == "sweep":
+            assert stage.say(RECOVER) == 3
+        else:
+            wait_until(lambda: stage.say(brief) == 3, message="three jobs claimed again")
 
 
 @of_a_job_behind_the_mark

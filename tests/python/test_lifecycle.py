@@ -85,16 +85,49 @@ class TestForever:
         assert refused.value.sqlstate == "22023"
 
 
-def test_what_does_not_fit_into_a_letter_is_kept_as_a_dead_job(conn: Connection) -> None:
-    """Payload and headers fit into a job each; compressed they look small."""
-    conn.execute("select pgq_sql.create_queue('letters')")
-    conn.execute(
-        "select pgq_sql.create_queue('q', dead_letter_queue => 'letters', max_payload => 268435455)"
-    )
-    conn.execute(
-        "select pgq_sql.enqueue('q', to_jsonb(repeat('x', 56000000)),"
-        " headers => jsonb_build_object('h', repeat('x', 45000000)))"
-    )
-    conn.execute("select pgq_sql.dead_letter(job_id, token) from pgq_sql.claim('q', 'w')")
-    assert scalar(conn, "select octet_length(payload::text) from pgq_sql.dead_jobs") == 56000002
-    assert scalar(conn, "select count(*) from pgq_sql.jobs") == 0
+# To build a letter around a value takes more stack than to read it.
+TOO_DEEP = """
+    do $$
+    declare
+      p jsonb := '1';
+    begin
+      loop
+        p := jsonb_build_array(p);
+      end loop;
+    exception when statement_too_complex then
+      perform pgq_sql.enqueue('q', p, expires_in => '0');
+    end $$"""
+
+
+def test_what_cannot_become_a_letter_stops_nobody(conn: Connection) -> None:
+    """It is dead, in `dead_jobs`; those that died with it are letters."""
+    conn.execute("select pgq_sql.create_queue('letters'), pgq_sql.create_queue('other')")
+    conn.execute("select pgq_sql.create_queue('q', dead_letter_queue => 'letters')")
+    conn.execute("select pgq_sql.enqueue('q', '\"flat\"', expires_in => '0')")
+    conn.execute(TOO_DEEP)
+    conn.execute("select pgq_sql.enqueue('other')")
+    assert scalar(conn, "select count(*) from pgq_sql.claim('other', 'w')") == 1
+    conn.execute("select pgq_sql.sweep()")
+    letters = conn.execute("select payload -> 'payload' from pgq_sql.jobs where queue = 'letters'")
+    assert letters.fetchall() == [("flat",)]
+    assert scalar(conn, "select array_agg(job_id) from pgq_sql.dead_jobs") == [2]
+
+
+@pytest.mark.parametrize(
+    "setting", ["standard_conforming_strings = off", "quote_all_identifiers = on"]
+)
+def test_settings_of_the_session_change_nothing(conn: Connection, setting: str) -> None:
+    conn.execute("select pgq_sql.create_queue('q', keep_done => '1 day')")
+    conn.execute("select pgq_sql._add_done_day('2001-01-01')")
+    conn.execute(f"set {setting}".encode())
+    dropped = "select count from pgq_sql.sweep() where task = 'history'"
+    assert scalar(conn, dropped) == 1
+    assert conn.execute("select * from pgq_sql.doctor()").fetchall() == []
+
+
+def test_a_temporary_table_is_not_taken_for_a_day_of_history(conn: Connection) -> None:
+    conn.execute("select pgq_sql.create_queue('q', keep_done => '1 day')")
+    (day,) = conn.execute("select pgq_sql._done_day('2001-01-01')").fetchone() or ("",)
+    conn.execute(f"create temp table {day} ()".encode())
+    conn.execute("select pgq_sql._add_done_day('2001-01-01')")
+    assert scalar(conn, f"select to_regclass('pgq_sql.{day}') is not null") is True

@@ -3,7 +3,7 @@ begin;
 set local search_path = pgq_sql, tap, public;
 \ir support/clock.sql
 \ir support/wake.sql
-select plan(60);
+select plan(63);
 select create_queue('letters', max_attempts => 3, expires_in => '10 days', keep_done => '1 day');
 select create_queue('q', max_attempts => 2, retry_delay => '0', dead_letter_queue => 'letters');
 select is(
@@ -232,10 +232,30 @@ select is((select count(*) from jobs), 2::bigint, 'none');
 select alter_queue('q', reset => '{max_payload}');
 select is((select count(*) from redrive_queue('letters')), 2::bigint, 'until it takes them again');
 
-select enqueue('letters',
-  '{"schema": "pgq_sql.dead-letter.v1", "queue": "q", "payload": 1, "headers": []}');
-select throws_ok($$ select redrive_queue('letters') $$, '22023', null,
-  'a letter that somebody made up, with headers that no job can have');
+select job_id as bad from enqueue('letters',
+  '{"schema": "pgq_sql.dead-letter.v1", "queue": "q", "payload": 1, "headers": []}') \gset
+select throws_ok(format('select redrive_queue(''letters'', dry_run => %L)', dry), '22023', null,
+  'a letter that somebody made up, with headers that no job can have; dry run: ' || dry)
+from unnest(array[false, true]) dry;
+create function pg_temp.detail(call text) returns text language plpgsql as $$
+declare
+  told text;
+begin
+  execute call;
+  return null;
+exception when others then
+  get stacked diagnostics told = pg_exception_detail;
+  return told;
+end $$;
+select is(
+  pg_temp.detail('select redrive_queue(''letters'')'), 'letter ' || :bad, 'the error names it');
+select cancel(:bad);
+select job_id as bad from enqueue('letters',
+  '{"schema": "pgq_sql.dead-letter.v1", "queue": "nowhere", "payload": 1}') \gset
+select is(
+  pg_temp.detail('select redrive_queue(''letters'')'), format('letter %s: queue "nowhere"', :bad),
+  'and says more, if there is more to say');
+select cancel(:bad);
 
 -- Never lost, even if its dead letter queue is gone, which no call allows.
 select create_queue('void');

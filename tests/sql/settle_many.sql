@@ -1,7 +1,7 @@
 -- The _many forms: one row per item in input order, and no item stops another.
 begin;
 set local search_path = pgq_sql, tap, public;
-select plan(14);
+select plan(18);
 select create_queue('q', max_attempts => 2, retry_delay => '0');
 select enqueue_many('q', array_fill('{}'::jsonb, array[10]));
 
@@ -50,6 +50,10 @@ select throws_ok(format('select %s', call), '22023', null, call || ' is refused'
 from unnest(array[
   'ack_many(null, null)',
   'ack_many(array[1], array[1, 2])',
+  'ack_many(''{{1,2}}'', ''{{1,2}}'')',
+  'retry_many(''{{1,2}}'', ''{{1,2}}'')',
+  'heartbeat_many(''{{1,2}}'', ''{{1,2}}'')',
+  'ack_many(''[2:3]={1,2}'', ''[2:3]={1,2}'')',
   'retry_many(array[1], array[1], array[''a'', ''b''])',
   'release_many(array[null]::bigint[], array[1])',
   'heartbeat_many(array[1], array[1], array[''-1 s'']::interval[])'

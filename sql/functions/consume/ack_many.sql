@@ -7,6 +7,7 @@
 --         _in_id_order says why it is `id = any (ids)` and width_bucket; here ids are sorted only
 --         if they do not come so, as they mostly do. One statement locks them all: a second one,
 --         for what the first has missed, would lock out of order and deadlock with heartbeats.
+--         Those that become history pass through an array: 1 GB together, at most.
 --         What is left after it is stale, or named twice, and is settled one by one.
 create or replace function ack_many(
   job_ids bigint[],
@@ -28,14 +29,16 @@ declare
   ids bigint[] := job_ids;
   fences bigint[] := tokens;
   words jsonb[] := results;
-  too_large bigint[] := '{}';
+  too_large bigint[] := array[]::bigint[];
   done bigint[];
   done_tokens bigint[];
   ended job[];
+  held dedup[];
   place integer;
 begin
   if not coalesce(
     array_dims(ids) = array_dims(fences)
+    and array_ndims(ids) = 1
     and array_lower(ids, 1) = 1
     and num_nonnulls(array_position(ids, null), array_position(fences, null), results) = 0,
     false)
@@ -63,11 +66,17 @@ begin
       and fences[width_bucket(j.id, ids)] = j.token
       and j.lease_until > _now()
     returning j.id, j.token,
-      case when num_nonnulls(j.keep_done, j.dedup_key) > 0 then j end as ended
+      case when j.keep_done is not null then j end as ended,
+      case when j.keep_done is null and j.dedup_key is not null
+        then row(j.lane_id >> 16, j.dedup_key, j.id)::dedup end as key
   )
-  select array_agg(r.id), array_agg(r.token), array_agg(r.ended) filter (where (r.ended).id > 0)
-  into done, done_tokens, ended
+  select array_agg(r.id), array_agg(r.token), array_agg(r.ended) filter (where (r.ended).id > 0),
+    array_agg(r.key) filter (where (r.key).job_id > 0)
+  into done, done_tokens, ended, held
   from removed r;
+  if held is not null then
+    perform _free_keys(held);
+  end if;
   if ended is not null then
     perform _keep(ended, 'acked', ids, words);
   end if;

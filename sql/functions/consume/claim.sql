@@ -32,7 +32,7 @@ declare
 begin
   select q.id, q.version, q.visibility_timeout, q.max_attempts, q.paused into target
   from queue q
-  where q.name = claim.queue and q.current;
+  where q.name = claim.queue collate "C" and q.current;
 
   if not coalesce(target.id > 0 and octet_length(worker) between 1 and 200
     and visibility_timeout is null, false)

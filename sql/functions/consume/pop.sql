@@ -12,12 +12,18 @@ security definer
 set search_path from current
 as $$
 declare
-  taken claimed_job[];
+  taken claimed_job;
+  job_ids bigint[] := array[]::bigint[];
+  tokens bigint[] := array[]::bigint[];
 begin
-  select array_agg(c) into taken from claim(queue, 'pop', n, interval '1 hour') c;
-  perform ack_many(array_agg(t.job_id), array_agg(t.token))
-  from unnest(taken) t having count(*) > 0;
-  return query select * from unnest(taken);
+  for taken in select * from claim(queue, 'pop', n, interval '1 hour') loop
+    job_ids := job_ids || taken.job_id;
+    tokens := tokens || taken.token;
+    return next taken;
+  end loop;
+  if cardinality(job_ids) > 0 then
+    perform ack_many(job_ids, tokens);
+  end if;
 end
 $$;
 

@@ -37,7 +37,7 @@ begin
   made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
     retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
     dead_letter_queue, notify, max_payload, '{}');
-  if exists (select from queue q where q.name = create_queue.queue and q.current) then
+  if exists (select from queue q where q.name = create_queue.queue collate "C" and q.current) then
     return false;
   end if;
   perform _change_queues(linking => dead_letter_queue is not null);

@@ -1,7 +1,7 @@
 -- purge_queue: removes every job of a queue that does not run.
 --
 -- Locks:  the rows, in id order; those that a claim is just taking are waited for and then left
---         alone. Rows of dedup, as _keep.
+--         alone. Rows of dedup, as _free_keys.
 -- Raises: JQ001 no such queue; 22023 for null.
 -- Notes:  Nothing of them is kept, neither as history nor as dead jobs.
 create or replace function purge_queue(queue text)
@@ -19,6 +19,7 @@ declare
   target constant queue := _find_queue(queue);
   clock constant timestamptz := _now();
   purged bigint;
+  held dedup[];
 begin
   with removed as (
     delete from job j
@@ -32,20 +33,12 @@ begin
       for update
     ))
     returning j.id, j.lane_id, j.dedup_key
-  ), freed as (
-    delete from dedup d
-    where d.ctid = any (array(
-      select x.ctid
-      from removed r
-      cross join lateral (
-        select k.ctid from dedup k
-        where k.queue_id = r.lane_id >> 16 and k.key = r.dedup_key and k.job_id = r.id
-        for update skip locked
-      ) x
-      where r.dedup_key is not null
-    ))
   )
-  select count(*) into purged from removed r;
+  select count(*), array_agg(row(r.lane_id >> 16, r.dedup_key, r.id)::dedup)
+    filter (where r.dedup_key is not null)
+  into purged, held
+  from removed r;
+  perform _free_keys(held);
   return purged;
 end
 $$;

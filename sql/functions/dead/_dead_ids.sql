@@ -36,7 +36,7 @@ begin
   if queue is not null then
     select q.id into target
     from queue q
-    where q.name = _dead_ids.queue
+    where q.name = _dead_ids.queue collate "C"
     order by q.current desc, q.version desc
     limit 1;
     if not found then

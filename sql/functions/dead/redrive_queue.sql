@@ -2,9 +2,7 @@
 -- in the queue in which it died.
 --
 -- Locks:  the letters, skipping those that others hold; as enqueue in the queues of origin.
--- Raises: JQ001 no such queue, or the queue of a letter is gone; 22023 for nulls, n < 0
---         and a letter whose headers are no object; JQ007 if the queue of origin takes smaller
---         payloads now.
+-- Raises: JQ001 no such queue; 22023 for nulls and n < 0; as _check_letter, also in a dry run.
 -- Notes:  All or none. Takes letters that are ready, in run order. Jobs that are no letters are
 --         left alone. Payload and headers come back, with the queue's settings of today; the old
 --         job's own settings, priority and dedup key are not in the letter. The letter is removed,
@@ -29,6 +27,8 @@ declare
   target constant queue := _find_queue(dead_letter_queue);
   clock constant timestamptz := _now();
   letter record;
+  payload jsonb;
+  headers jsonb;
 begin
   if dry_run is null then
     raise exception 'dry_run must not be null' using errcode = '22023';
@@ -65,11 +65,12 @@ begin
     letter_id := letter.id;
     queue := letter.payload ->> 'queue';
     job_id := null;
-    perform _find_queue(queue);
+    payload := letter.payload -> 'payload';
+    headers := nullif(letter.payload -> 'headers', 'null');
+    perform _check_letter(letter.id, queue, payload, headers);
     if not dry_run then
       delete from job j where j.id = letter.id;
-      job_id := (enqueue(queue, letter.payload -> 'payload',
-        headers => nullif(letter.payload -> 'headers', 'null'))).job_id;
+      job_id := (enqueue(queue, payload, headers => headers)).job_id;
     end if;
     return next;
   end loop;
@@ -80,4 +81,4 @@ comment on function redrive_queue is
   'Replays the first n (null: all) ready dead letters of a dead letter queue, all or none: each '
   'becomes a new job in the queue that it names. With dry_run nothing changes. Answers one row '
   'per letter: (ordinal from 1, letter_id, queue, job_id of the new job, null in a dry run). '
-  'Errors: JQ001, JQ007, 22023.';
+  'Errors: JQ001, JQ007, 22023, DETAIL naming the letter that cannot be replayed.';

@@ -18,11 +18,11 @@ declare
   part constant text := _done_day(instant);
   grantee oid;
 begin
-  if to_regclass(part) is not null or not isfinite(instant) then
+  if _has_done_day(instant) or not isfinite(instant) then
     return;
   end if;
   lock table done_job in share update exclusive mode;
-  if to_regclass(part) is not null then
+  if _has_done_day(instant) then
     return;
   end if;
   execute format('create table %I (like done_job including all)', part);

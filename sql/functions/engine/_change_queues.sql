@@ -13,10 +13,8 @@ volatile
 set search_path from current
 as $$
 begin
-  if linking and current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'dead letter queues need a READ COMMITTED transaction'
-      using errcode = '25001',
-        hint = 'Drop a queue, or name its dead_letter_queue, in a transaction of that level.';
+  if linking then
+    perform _need_read_committed('to drop a queue or to name a dead_letter_queue');
   end if;
   lock table queue in share row exclusive mode;
 end

@@ -1,8 +1,7 @@
 -- _keep: what is left to do when jobs that keep history or hold a dedup key are finished: their
 -- rows go to done_job, their keys are free.
 --
--- Locks:  rows of dedup, skipping those that a producer is passing on to a successor; for the first
---         job of a day as _add_done_day.
+-- Locks:  rows of dedup, as _free_keys; for the first job of a day as _add_done_day.
 -- Raises: nothing.
 -- Notes:  Takes rows that the caller's statement has deleted already, so no job is locked twice.
 --         results are found by the place of the id in ids, which must ascend.
@@ -25,17 +24,8 @@ declare
   clock constant timestamptz := _now();
   day timestamptz;
 begin
-  delete from dedup d
-  where d.ctid = any (array(
-    select x.ctid
-    from unnest(ended) e
-    cross join lateral (
-      select k.ctid from dedup k
-      where k.queue_id = e.lane_id >> 16 and k.key = e.dedup_key and k.job_id = e.id
-      for update skip locked
-    ) x
-    where e.dedup_key is not null
-  ));
+  perform _free_keys(array_agg(row(e.lane_id >> 16, e.dedup_key, e.id)::dedup))
+  from unnest(ended) e where e.dedup_key is not null;
 
   for day in
     select distinct date_trunc('day', clock + e.keep_done, 'UTC')

@@ -10,7 +10,9 @@ stable
 set search_path from current
 as $$
 begin
-  if queue is not null and not exists (select from queue q where q.name = _check_filter.queue) then
+  if queue is not null and not exists (
+    select from queue q where q.name = _check_filter.queue collate "C")
+  then
     perform _find_queue(queue);
   end if;
   if state not in ('ready', 'scheduled', 'suspended', 'running', 'dead', 'done', 'cancelled') then

@@ -16,7 +16,7 @@ begin
   return query
   select a.queue, a.state, count(*)
   from all_jobs a
-  where (count_jobs.queue is null or a.queue = count_jobs.queue)
+  where (count_jobs.queue is null or a.queue = count_jobs.queue collate "C")
     and (count_jobs.state is null or a.state = count_jobs.state)
   group by a.queue, a.state
   order by a.queue, a.state;

@@ -64,7 +64,7 @@ begin
     select a.*
     from all_jobs a
     where a.job_id = any (page)
-      and (list_jobs.queue is null or a.queue = list_jobs.queue)
+      and (list_jobs.queue is null or a.queue = list_jobs.queue collate "C")
       and (list_jobs.state is null or a.state = list_jobs.state)
       and (list_jobs.worker is null or a.worker = list_jobs.worker)
       and (payload_has is null or a.payload @> payload_has)

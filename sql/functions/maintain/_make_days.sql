@@ -22,7 +22,7 @@ begin
     where q.current
       and q.id = coalesce(_make_days.queue_id, q.id)
       and isfinite(clock + q.keep_done)
-      and to_regclass(_done_day(clock + q.keep_done + e.early)) is null
+      and not _has_done_day(clock + q.keep_done + e.early)
   loop
     lock table done_job in share update exclusive mode nowait;
     perform _add_done_day(day);

@@ -9,6 +9,7 @@ returns setof routine
 language plpgsql
 stable
 set search_path from current
+set quote_all_identifiers = off
 as $$
 begin
   return query

@@ -22,7 +22,7 @@ begin
     from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
     where i.inhparent = 'done_job'::regclass
-      and c.relname ~ '^done_job_\d{8,}$'
+      and c.relname ~ '^done_job_[0-9]{8,}$'
       and c.relname < _done_day(clock)
     order by c.relname
   loop

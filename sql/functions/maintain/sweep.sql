@@ -33,11 +33,7 @@ begin
   if n is null or n < 0 then
     raise exception 'n must not be null or negative' using errcode = '22023';
   end if;
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'sweep needs a READ COMMITTED transaction'
-      using errcode = '25001',
-        hint = 'An old snapshot does not see the jobs that a sweep would pass.';
-  end if;
+  perform _need_read_committed('sweep');
   for target_id, known in
     select q.id, bool_or(q.current) from queue q group by q.id order by q.id
   loop

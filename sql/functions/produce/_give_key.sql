@@ -15,7 +15,7 @@ as $$
 begin
   update dedup d
   set job_id = _give_key.job_id
-  where d.queue_id = _give_key.queue_id and d.key = _give_key.key;
+  where d.queue_id = _give_key.queue_id and d.key = _give_key.key collate "C";
 end
 $$;
 

@@ -19,7 +19,7 @@ begin
   end if;
   update dedup d
   set job_id = 0
-  where d.queue_id = _pass_key.queue_id and d.key = _pass_key.key and d.job_id = holder;
+  where d.queue_id = _pass_key.queue_id and d.key = _pass_key.key collate "C" and d.job_id = holder;
   return found;
 end
 $$;

@@ -27,11 +27,11 @@ begin
     end if;
     if to_replace then
       select d.job_id into holder
-      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key
+      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key collate "C"
       for update;
     else
       select d.job_id into holder
-      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key;
+      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key collate "C";
     end if;
     if found then
       if exists (select from job j where j.id = holder) then
@@ -39,7 +39,9 @@ begin
       end if;
       update dedup d
       set job_id = 0
-      where d.queue_id = _take_key.queue_id and d.key = _take_key.key and d.job_id = holder;
+      where d.queue_id = _take_key.queue_id
+        and d.key = _take_key.key collate "C"
+        and d.job_id = holder;
       if found then
         return null;
       end if;

@@ -61,7 +61,7 @@ begin
       select (q.id << 16) + 32768 as lane_id, q.version, q.expires_in, q.keep_done,
         _now() as clock
       from queue q
-      where q.name = enqueue.queue
+      where q.name = enqueue.queue collate "C"
         and q.current
         and octet_length(payload::text) <= q.max_payload
         and pg_try_advisory_xact_lock_shared(_lane_key((q.id << 16) + 32768))

@@ -50,7 +50,7 @@ declare
   ids bigint[];
   outcomes text[];
 begin
-  select q.* into target from queue q where q.name = enqueue_many.queue and q.current;
+  select q.* into target from queue q where q.name = enqueue_many.queue collate "C" and q.current;
   if not coalesce(
     target.id > 0
     and array_ndims(payloads) = 1
