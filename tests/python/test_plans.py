@@ -35,6 +35,12 @@ ALSO: dict[str, dict[str, tuple[str, ...]]] = {
         "job_claim": ("(lane_id = ", "(run_at "),
         "dead_job_dead_at": ("(queue_id = ",),
     },
+    "drop_queue": {
+        "job_claim": ("(lane_id >= ", "(lane_id <= "),
+        "lane_id": ("(id >= ", "(id <= "),
+        "mark_pkey": ("(lane_id >= ", "(lane_id <= "),
+        "dedup_pkey": ("(queue_id = ",),
+    },
     "list_jobs": dict.fromkeys(("job_pkey", "dead_job_pkey", "done_job_pkey"), ("(id > ",)),
     "purge_queue": {"job_claim": ("(lane_id >= ", "(lane_id <= ")},
     "queue_stats": {
@@ -51,8 +57,8 @@ ALSO: dict[str, dict[str, tuple[str, ...]]] = {
         "dead_job_dead_at": ("(queue_id = ",),
     },
 }
-MOST = {"doctor": 5000}
-"""A thousand jobs a lane; the others: FEW_ROWS."""
+MOST = {"doctor": 5000, "list_jobs": 1000, "sweep": 1000}
+"""A thousand jobs a lane, ids a page, and jobs above a lane's head; the others: FEW_ROWS."""
 PAGES = {"doctor": 2500, "list_jobs": 2500, "sweep": 2000}
 """Every queue and all that was finished since the last vacuum; some ids in each day of history;
 the others: FEW_PAGES."""
@@ -213,6 +219,9 @@ def redriven(session: Watched) -> dict[str, list[Plan]]:
         "select pgq_sql.dead_letter_many(%s::bigint[], %s::bigint[])", leases(session, 1, "origin")
     )
     plans["redrive_queue"] = session.plans("select pgq_sql.redrive_queue('letters', 10)")
+    session.run("select pgq_sql.create_queue('leaving')")
+    made(session, "'leaving', dedup_key => 'k'")
+    plans["drop_queue"] = session.plans("select pgq_sql.drop_queue('leaving', true)")
     return plans
 
 
