@@ -1988,8 +1988,8 @@ begin
       select * from (
         select j.id, j.lease_until, j.attempt, j.max_attempts, j.settings
         from job j
-        where j.id = any (
-            _lapsed(_sweep_lane.lane_id, last.head, last.head_id, case when whole then n else 100 end))
+        where j.id = any (_lapsed(
+            _sweep_lane.lane_id, last.head, last.head_id, case when whole then n else 100 end))
           and j.lease_until <= clock
         for update of j skip locked
       ) above

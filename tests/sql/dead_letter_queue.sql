@@ -3,7 +3,7 @@ begin;
 set local search_path = pgq_sql, tap, public;
 \ir support/clock.sql
 \ir support/wake.sql
-select plan(63);
+select plan(66);
 select create_queue('letters', max_attempts => 3, expires_in => '10 days', keep_done => '1 day');
 select create_queue('q', max_attempts => 2, retry_delay => '0', dead_letter_queue => 'letters');
 select is(
@@ -266,6 +266,31 @@ select dead_letter(job_id, token) from claim('sending', 'w');
 select is(
   (select count(*) from dead_jobs where queue = 'sending'), 1::bigint,
   'without its dead letter queue a job is among the dead');
+
+-- Nor if it cannot become a letter: to build one takes more stack than to read its payload.
+select create_queue('deep', dead_letter_queue => 'letters');
+select purge_queue('letters');
+do $$
+declare
+  p jsonb := '1';
+begin
+  loop
+    p := jsonb_build_array(p);
+  end loop;
+exception when statement_too_complex then
+  perform enqueue('deep', p);
+end $$;
+select enqueue('deep', '"flat"');
+select is(
+  (select array_agg(outcome) from
+    (select array_agg(job_id) as i, array_agg(token) as t from claim('deep', 'w', 2)) x,
+    dead_letter_many(x.i, x.t, array['too deep', null])),
+  '{dead,dead}', 'a payload that is nested too deeply dies like any other');
+select is(
+  (select error from dead_jobs where queue = 'deep'), 'too deep', 'and is among the dead');
+select is(
+  (select payload ->> 'payload' from jobs where queue = 'letters'), 'flat',
+  'the one that died with it is a letter');
 
 -- Refused.
 select throws_ok($$ select create_queue('x', dead_letter_queue => 'x') $$, 'JQ001', null,

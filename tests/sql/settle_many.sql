@@ -1,7 +1,7 @@
 -- The _many forms: one row per item in input order, and no item stops another.
 begin;
 set local search_path = pgq_sql, tap, public;
-select plan(18);
+select plan(23);
 select create_queue('q', max_attempts => 2, retry_delay => '0');
 select enqueue_many('q', array_fill('{}'::jsonb, array[10]));
 
@@ -46,6 +46,23 @@ select results_eq(
        array['1 min', null]::interval[]) $$,
   $$ values ('extended', false, interval '1 min'), ('gone', true, null) $$, 'heartbeat_many');
 select is_empty($$ select * from ack_many('{}', '{}') $$, 'no items, no rows');
+
+-- A job may be named twice, with its token and with another.
+create function pg_temp.one() returns bigint language sql as
+  $$ delete from pgq_sql.job; select pgq_sql.enqueue('q');
+     select job_id from pgq_sql.claim('q', 'w') $$;
+select results_eq(
+  format($$ select ordinal, outcome from %s(array[%2$s, %2$s, %2$s]::bigint[], array[9, 1, 1]) $$,
+    name, pg_temp.one()),
+  format($$ values (1::bigint, 'lost'), (2, %L), (3, %L) $$, first, second),
+  name || ': the right token does it, once')
+from (values
+  ('ack_many', 'acked', 'gone'),
+  ('retry_many', 'retried', 'lost'),
+  ('release_many', 'released', 'lost'),
+  ('dead_letter_many', 'dead', 'gone'),
+  ('heartbeat_many', 'extended', 'extended')
+) v (name, first, second);
 select throws_ok(format('select %s', call), '22023', null, call || ' is refused')
 from unnest(array[
   'ack_many(null, null)',
