@@ -146,7 +146,7 @@ class Server:
     def counters(self, conn: Connection, contender: Contender) -> Counters:
         """Read them. Sessions that have ended have told all; pgbench does not wait for that."""
         while conn.execute(
-            "select from pg_stat_activity"
+            "select 1 from pg_stat_activity"
             " where datname = current_database() and application_name = 'pgbench'"
         ).fetchone():
             time.sleep(0.005)

@@ -138,9 +138,12 @@ create table queue (
   retry_max_delay interval not null,
   retry_jitter numrange not null,
   expires_in interval,
+  keep_done interval,
   keep_dead interval not null,
+  dead_letter_queue_id bigint,
   notify boolean not null,
   max_payload integer not null,
+  paused boolean not null default false,
   created_at timestamptz not null
 );
 
@@ -148,7 +151,8 @@ create unique index queue_name on queue (name) where current;
 create index queue_versions on queue (id, version);
 
 comment on table queue is
-  'Queues, one row per version of their settings. Written by create_queue; read by every function.';
+  'Queues, one row per version of their settings. Written by create_queue, alter_queue, '
+  'pause_queue, resume_queue, drop_queue; read by every function.';
 comment on column queue.version is
   'Version of the settings, over all queues; job.settings names one.';
 comment on column queue.id is
@@ -165,11 +169,18 @@ comment on column queue.retry_jitter is
   'The delay is multiplied with a number drawn uniformly from here.';
 comment on column queue.expires_in is
   'A job not finished this long after its run time is dead. Null: never.';
+comment on column queue.keep_done is
+  'How long finished jobs are kept in done_job. Null: not at all. Infinity (PostgreSQL 17 or '
+  'later): forever.';
 comment on column queue.keep_dead is
   'How long dead jobs are kept. Infinity (PostgreSQL 17 or later): forever.';
+comment on column queue.dead_letter_queue_id is
+  'The queue in which its dead jobs become jobs. Null: they become rows of dead_job.';
 comment on column queue.notify is 'Whether idle consumers are woken.';
 comment on column queue.max_payload is
   'Bytes of the payload as JSON text; the headers have the same bound.';
+comment on column queue.paused is
+  'Whether claims find nothing. Not a setting: changed in place, the same in the next version.';
 comment on column queue.created_at is 'Database clock when this version was made.';
 
 -- lane: the (queue, priority) pairs that hold or held jobs. A claim visits a queue's lanes in
@@ -188,8 +199,8 @@ create table lane (
 create index lane_id on lane (id);
 
 comment on table lane is
-  'Lanes, one per queue and priority in use; may list one twice. Written by create_queue, enqueue '
-  'and enqueue_many.';
+  'Lanes, one per queue and priority in use; may list one twice. Written by whatever '
+  'makes a queue or puts a job into a lane, removed by drop_queue.';
 comment on column lane.id is 'queue_id * 65536 + priority + 32768.';
 
 -- mark: per lane, from where claims and sweeps have to look. Append-only; the highest seq counts.
@@ -262,6 +273,12 @@ create table job (
   worker text,
   last_error text,
   expires_at timestamptz,
+  expires_in interval,
+  keep_done interval,
+  resume_at timestamptz,
+  redrives integer,
+  dedup_key text collate "C",
+  progress jsonb,
   max_attempts integer,
   visibility_timeout interval,
   retry_backoff text,
@@ -283,8 +300,8 @@ create index job_claim on job (lane_id, run_at, id) where lane_id > 0;
 create index job_expires on job (expires_at) where expires_at is not null;
 
 comment on table job is
-  'Live jobs. Inserted by enqueue, claimed by claim, settled by ack, retry, release, dead_letter, '
-  'sweep.';
+  'Live jobs. Inserted by enqueue, redrive and as dead letters; claimed by claim; settled by ack, '
+  'retry, release, dead_letter; removed by sweep, cancel, purge_queue and drop_queue too.';
 comment on column job.id is 'Never used twice; order within one instant of one lane.';
 comment on column job.lane_id is 'queue_id * 65536 + priority + 32768, see table lane.';
 comment on column job.run_at is 'Not before this instant; also the order within a lane.';
@@ -296,6 +313,14 @@ comment on column job.attempt is 'Runs begun and not given back; 1 in the first 
 comment on column job.worker is 'Label of the current claimant.';
 comment on column job.last_error is 'Error of the last failed run, at most 8192 characters.';
 comment on column job.expires_at is 'Dead if not finished by then; null: never.';
+comment on column job.expires_in is 'As set for this job: expires_at is counted with it anew.';
+comment on column job.keep_done is
+  'How long it is kept when it is finished, as the queue said at enqueue; null: not at all.';
+comment on column job.resume_at is
+  'The run_at to go back to; not null: suspended, and run_at is infinity.';
+comment on column job.redrives is 'How often it came back from the dead; null: never.';
+comment on column job.dedup_key is 'What its producer named it, see table dedup; null: none.';
+comment on column job.progress is 'What the handler last said with heartbeat.';
 comment on column job.max_attempts is
   'Set for this job; null: as that version of the queue says. So the six below.';
 comment on column job.visibility_timeout is 'Length of a lease.';
@@ -307,6 +332,29 @@ comment on column job.retry_jitter is
   'The delay is multiplied with a number drawn uniformly from here.';
 comment on column job.headers is 'A JSON object of the producer''s, for tracing and the like.';
 comment on column job.payload is 'The work, as the producer gave it.';
+
+-- dedup: who holds a dedup key of a queue: the live job that no second one may stand beside.
+--
+-- A table and not a unique index on job: when a running job's key passes to its successor, only
+-- this row changes. Were it the job's own row, a producer that stays open would hold up the
+-- heartbeat and the ack of a job that runs.
+--
+-- A row whose job is gone means nothing (_take_key takes it over). They are rare: whoever ends a
+-- job removes its row, except where a producer is just passing the key on.
+create table dedup (
+  queue_id bigint not null,
+  key text collate "C" not null,
+  job_id bigint not null,
+  primary key (queue_id, key)
+) with (
+  fillfactor = 80
+);
+
+comment on table dedup is
+  'Dedup keys in use. Written by enqueue and enqueue_many (_take_key), removed with the job.';
+comment on column dedup.queue_id is 'The queue: keys of two queues never meet.';
+comment on column dedup.key is 'As the producer gave it, 1 to 1000 bytes.';
+comment on column dedup.job_id is 'The job that holds it; 0 while that is being inserted.';
 
 -- dead_job: jobs that will not run again, whole, until sweep purges them after keep_dead.
 create table dead_job (
@@ -320,6 +368,11 @@ create table dead_job (
   attempt integer not null,
   worker text,
   expires_at timestamptz,
+  expires_in interval,
+  keep_done interval,
+  redrives integer,
+  dedup_key text collate "C",
+  progress jsonb,
   max_attempts integer,
   visibility_timeout interval,
   retry_backoff text,
@@ -329,7 +382,8 @@ create table dead_job (
   retry_jitter numrange,
   headers jsonb,
   payload jsonb not null,
-  reason text not null check (reason in ('failed', 'max attempts exceeded', 'expired')),
+  reason text not null check (
+    reason in ('failed', 'max attempts exceeded', 'expired', 'queue dropped')),
   error text,
   dead_at timestamptz not null
 );
@@ -337,7 +391,8 @@ create table dead_job (
 create index dead_job_dead_at on dead_job (queue_id, dead_at);
 
 comment on table dead_job is
-  'Dead jobs with everything kept. Written by _bury, purged by sweep after the queue''s keep_dead.';
+  'Dead jobs with everything kept. Written by _bury; removed by redrive, discard_dead, and by '
+  'sweep after the queue''s keep_dead.';
 comment on column dead_job.id is 'The job''s id.';
 comment on column dead_job.queue_id is 'The queue it died in.';
 comment on column dead_job.priority is 'Its priority.';
@@ -348,6 +403,11 @@ comment on column dead_job.token is 'Its last token: never falls, not even if th
 comment on column dead_job.attempt is 'Runs used.';
 comment on column dead_job.worker is 'Label of the last claimant.';
 comment on column dead_job.expires_at is 'When it would have expired.';
+comment on column dead_job.expires_in is 'As set for this job.';
+comment on column dead_job.keep_done is 'How long it would have been kept when done.';
+comment on column dead_job.redrives is 'How often it had come back from the dead; null: never.';
+comment on column dead_job.dedup_key is 'Its key, which others may hold by now.';
+comment on column dead_job.progress is 'What the handler last said with heartbeat.';
 comment on column dead_job.max_attempts is
   'As set for this job; null: as that version of the queue says. So the six below.';
 comment on column dead_job.visibility_timeout is 'Length of a lease.';
@@ -358,9 +418,74 @@ comment on column dead_job.retry_max_delay is 'Cap of the curve, before jitter.'
 comment on column dead_job.retry_jitter is 'Range the delay was multiplied with.';
 comment on column dead_job.headers is 'As the producer gave them.';
 comment on column dead_job.payload is 'As the producer gave it.';
-comment on column dead_job.reason is 'Why: failed, max attempts exceeded or expired.';
+comment on column dead_job.reason is
+  'Why: failed, max attempts exceeded, expired or queue dropped.';
 comment on column dead_job.error is 'Error of the last run, at most 8192 characters.';
 comment on column dead_job.dead_at is 'Database clock when it died.';
+
+-- done_job: finished and cancelled jobs of queues that keep history. Append-only, and dropped by
+-- whole days: deleting a history of millions costs as much WAL as writing it, and leaves dead rows.
+--
+-- A job names its day itself: keep_until is when it ended plus the queue's keep_done at enqueue.
+-- The partition of a day is made by the first job that needs it (_add_done_day); sweep drops a day
+-- when it is over. What is kept forever has a partition of its own.
+create table done_job (
+  id bigint not null,
+  queue_id bigint not null,
+  priority integer not null,
+  outcome text not null check (outcome in ('acked', 'cancelled')),
+  run_at timestamptz not null,
+  enqueued_at timestamptz not null,
+  settings bigint not null,
+  token bigint not null,
+  attempt integer not null,
+  max_attempts integer,
+  worker text,
+  expires_at timestamptz,
+  redrives integer,
+  dedup_key text collate "C",
+  headers jsonb,
+  payload jsonb not null,
+  progress jsonb,
+  result jsonb,
+  last_error text,
+  done_at timestamptz not null,
+  keep_until timestamptz not null,
+  primary key (id, keep_until)
+) partition by range (keep_until);
+
+create index done_job_done_at on done_job (queue_id, done_at);
+
+comment on table done_job is
+  'History: jobs that were acked or cancelled, by the day on which they may go. Written by ack, '
+  'ack_many, pop and cancel (_keep); its days are dropped by sweep.';
+comment on column done_job.id is 'The job''s id.';
+comment on column done_job.queue_id is 'Its queue.';
+comment on column done_job.priority is 'Its priority.';
+comment on column done_job.outcome is 'acked or cancelled.';
+comment on column done_job.run_at is 'When its last run was due.';
+comment on column done_job.enqueued_at is 'Database clock at enqueue.';
+comment on column done_job.settings is 'queue.version that it was enqueued under.';
+comment on column done_job.token is 'Its last token.';
+comment on column done_job.attempt is 'Runs used.';
+comment on column done_job.max_attempts is
+  'As set for this job; null: as that version of the queue says.';
+comment on column done_job.worker is 'Label of the last claimant.';
+comment on column done_job.expires_at is 'When it would have expired.';
+comment on column done_job.redrives is 'How often it had come back from the dead; null: never.';
+comment on column done_job.dedup_key is 'Its key, which others may hold by now.';
+comment on column done_job.headers is 'As the producer gave them.';
+comment on column done_job.payload is 'As the producer gave it.';
+comment on column done_job.progress is 'What the handler last said with heartbeat.';
+comment on column done_job.result is 'What the ack said.';
+comment on column done_job.last_error is 'Error of its last failed run.';
+comment on column done_job.done_at is 'Database clock when it ended.';
+comment on column done_job.keep_until is 'Until then views show it; its day is dropped after that.';
+
+-- done_job_forever: the part of done_job that is never dropped.
+create table done_job_forever partition of done_job for values from ('infinity') to (maxvalue);
+
+comment on table done_job_forever is 'History that is kept forever.';
 
 -- access_grant: what grant_access gave, so that an upgrade can give it again to new functions and
 -- take it back from those that a capability lost. A regrole follows a renamed role, and is written
@@ -376,6 +501,18 @@ comment on table access_grant is
   '_apply_grants.';
 comment on column access_grant.role is 'An existing role.';
 comment on column access_grant.capability is 'producer, worker, observer or admin.';
+
+-- routine: what the functions of this release looked like when they were installed, so that doctor
+-- can tell if somebody has changed one since.
+create table routine (
+  signature text primary key,
+  hash text not null
+);
+
+comment on table routine is
+  'The functions as they were installed. Written by each installation and upgrade, read by doctor.';
+comment on column routine.signature is 'Name and argument types.';
+comment on column routine.hash is 'MD5 of body and attributes.';
 
 -- claimed_job: a row of claim. A type of its own, so that it can gain attributes without a change
 -- of claim's signature.
@@ -411,6 +548,51 @@ comment on column claimed_job.observed_at is
   'Database clock at the claim: lease_until - observed_at is the lease on the caller''s own clock.';
 comment on column claimed_job.last_error is 'Error of the last failed run; null if none.';
 
+-- job_count: a row of count_jobs.
+create type job_count as (
+  queue text,
+  state text,
+  count bigint
+);
+
+comment on type job_count is 'How many jobs of a queue are in a state.';
+comment on column job_count.queue is 'Name of the queue.';
+comment on column job_count.state is
+  'ready, scheduled, suspended, running, dead, done or cancelled.';
+comment on column job_count.count is 'How many.';
+
+-- queue_state: the row of queue_stats.
+create type queue_state as (
+  queue text,
+  paused boolean,
+  ready bigint,
+  scheduled bigint,
+  suspended bigint,
+  running bigint,
+  dead bigint,
+  oldest_ready interval,
+  done_last_minute bigint,
+  dead_last_minute bigint,
+  exact boolean
+);
+
+comment on type queue_state is 'The state of a queue, as queue_stats answers it.';
+comment on column queue_state.queue is 'Name of the queue.';
+comment on column queue_state.paused is 'Whether claims find nothing.';
+comment on column queue_state.ready is
+  'Jobs that are due and under no lease, also while the queue is paused.';
+comment on column queue_state.scheduled is 'Jobs whose run time is to come.';
+comment on column queue_state.suspended is 'Jobs that wait for resume.';
+comment on column queue_state.running is 'Jobs under a lease.';
+comment on column queue_state.dead is 'Rows of dead_jobs.';
+comment on column queue_state.oldest_ready is
+  'For how long the first ready job has been due, or its last lease over; null if none is.';
+comment on column queue_state.done_last_minute is
+  'Jobs finished or cancelled in the last minute; null if the queue keeps no history.';
+comment on column queue_state.dead_last_minute is 'Jobs that died in the last minute.';
+comment on column queue_state.exact is
+  'False if a figure reached the bound: it is a lower limit then.';
+
 -- _now: the one clock. Leases, due times and marks compare with nothing else, so tests can replace
 -- this function and thereby move time.
 --
@@ -431,7 +613,8 @@ comment on function _now is 'Database clock: the only one that decides anything.
 --
 -- Locks:  none.
 -- Raises: 22023 if the name is null; JQ001 if there is no such queue.
--- Notes:  enqueue and claim look for themselves, in the query that fetches what else they need, and
+-- Notes:  The collation is said because an argument brings the one of the caller's column along.
+--         enqueue and claim look for themselves, in the query that fetches what else they need, and
 --         come here for the error.
 create or replace function _find_queue(queue text)
 returns queue
@@ -442,7 +625,7 @@ as $$
 declare
   found_queue queue;
 begin
-  select * into found_queue from queue q where q.name = _find_queue.queue and q.current;
+  select * into found_queue from queue q where q.name = _find_queue.queue collate "C" and q.current;
   if found then
     return found_queue;
   end if;
@@ -498,6 +681,8 @@ comment on function _check_options is
 --
 -- Locks:  none.
 -- Raises: 22023.
+-- Notes:  Compared twice: PostgreSQL compares with years of 360 days, and _exact counts 365.25, so
+--         that '-1 year 360 days' is 0 for the first and minus five days for the second.
 create or replace function _check_duration(
   what text,
   duration interval,
@@ -509,7 +694,9 @@ immutable
 set search_path from current
 as $$
 begin
-  if duration is null or duration between '0' and '9007199254740 ms'
+  if duration is null
+    or (duration between '0' and '9007199254740 ms'
+      and date_part('epoch', duration) between 0 and 9007199254.74)
     or (forever and not isfinite(duration) and duration > '0')
   then
     return;
@@ -541,6 +728,18 @@ comment on function _exact is
   'The duration in hours, minutes and seconds: a day is 24 hours, a month 30 days, a year 365.25 '
   'days. Private.';
 
+-- _exact_or_forever: as _exact, for a duration that may be infinite.
+--
+-- Locks:  none.
+-- Raises: nothing; the duration has passed _check_duration.
+create or replace function _exact_or_forever(duration interval)
+returns interval
+language sql
+immutable
+return case when isfinite(duration) then _exact(duration) else duration end;
+
+comment on function _exact_or_forever is '_exact, but infinity stays. Private.';
+
 -- _check_lease: refuses a duration that cannot be the length of a lease; null passes.
 --
 -- Locks:  none.
@@ -553,7 +752,7 @@ set search_path from current
 as $$
 begin
   perform _check_duration(what, duration);
-  if duration < '1 ms' then
+  if date_part('epoch', duration) < 0.001 then
     raise exception '% must be at least 1 ms', what
       using errcode = '22023', detail = format('%s = %s', what, duration);
   end if;
@@ -632,13 +831,13 @@ begin
   if queue is null then
     raise exception 'queue must not be null' using errcode = '22023';
   end if;
-  if queue !~ '^[A-Za-z0-9_.:/-]{1,100}$' then
+  if queue collate "C" !~ '^[A-Za-z0-9_.:/-]{1,100}$' then
     raise exception 'queue name is not valid'
       using errcode = '22023',
         detail = format('queue "%s"', left(queue, 200)),
         hint = 'A name has 1 to 100 bytes: ASCII letters, digits and _ - . : /';
   end if;
-  if starts_with(queue, 'pgq.') then
+  if starts_with(queue collate "C", 'pgq.') then
     raise exception 'queue name is reserved'
       using errcode = '22023',
         detail = format('queue "%s"', queue),
@@ -719,7 +918,7 @@ comment on function _check_job is
 --
 -- Locks:  none.
 -- Raises: nothing.
--- Notes:  Null for headers, priority, delay or run_at means not given.
+-- Notes:  Null for headers, priority, delay or run_at means not given. delay as in _check_duration.
 create or replace function _can_be_job(
   payload jsonb,
   headers jsonb,
@@ -736,14 +935,16 @@ return coalesce(octet_length(payload::text) <= max_payload, false)
   and (headers is null
     or jsonb_typeof(headers) = 'object' and octet_length(headers::text) <= max_payload)
   and (priority is null or priority between -32768 and 32767)
-  and (delay is null or delay between '0' and '9007199254740 ms')
+  and (delay is null
+    or delay between '0' and '9007199254740 ms'
+      and date_part('epoch', delay) between 0 and 9007199254.74)
   and (run_at is null
     or isfinite(run_at) and run_at <= clock + interval '9007199254740 ms');
 
 comment on function _can_be_job is
   'Whether these can become a job of a queue with that max_payload. Private.';
 
--- _check_jobs: words the error of a batch of which some item cannot become a job.
+-- _check_jobs: refuses a batch of which some item cannot become a job.
 --
 -- Locks:  none.
 -- Raises: JQ007, 22023; DETAIL names the first such item.
@@ -772,6 +973,9 @@ begin
     u.payload, u.headers, u.priority, u.delay, u.run_at, target.max_payload, _now())
   order by u.ordinal
   limit 1;
+  if not found then
+    return;
+  end if;
   begin
     perform _check_job(target, suspect.payload, suspect.headers, coalesce(suspect.priority, 0),
       suspect.delay, suspect.run_at);
@@ -1123,8 +1327,7 @@ language sql
 volatile
 return pg_try_advisory_lock(_idle_key(queue_id)) and pg_advisory_unlock(_idle_key(queue_id));
 
-comment on function _nobody_waits is
-  'Whether certainly no consumer of the queue is idle. Private.';
+comment on function _nobody_waits is 'Whether certainly no consumer of the queue is idle. Private.';
 
 -- _wake: sends a notification if a consumer of the queue is idle, and none otherwise.
 --
@@ -1349,11 +1552,133 @@ $$;
 comment on function _reopen is
   'Announces a producer in the lanes of the given jobs; answers a run_at for them. Private.';
 
--- _bury: moves jobs that no longer run into dead_job, in the statement that removes them.
+-- _free_keys: lets go of the dedup keys that jobs held which have been removed; null for none.
 --
--- Locks:  the rows, which the caller has locked already.
+-- Locks:  rows of dedup, skipping those that a producer is passing on to a successor.
 -- Raises: nothing.
+create or replace function _free_keys(held dedup[])
+returns void
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+  if cardinality(held) > 0 then
+    delete from dedup d
+    where d.ctid = any (array(
+      select x.ctid
+      from unnest(held) h
+      cross join lateral (
+        select k.ctid from dedup k
+        where k.queue_id = h.queue_id and k.key = h.key and k.job_id = h.job_id
+        for update skip locked
+      ) x
+    ));
+  end if;
+end
+$$;
+
+comment on function _free_keys is 'Removes the dedup keys of removed jobs. Private.';
+
+-- _entomb: removes jobs and puts each into one of the given dead letter queues, if its queue has
+-- one of them, else among the dead.
+--
+-- Locks:  the rows, which the caller has locked already; rows of dedup, as _free_keys.
+-- Raises: 54000, 54001 if a payload and its headers do not fit into a letter: jsonb holds 256 MB,
+--         and making one takes more stack than reading the text did.
 -- Notes:  errors are per id; with them, ids must ascend. A null one leaves the last error standing.
+create or replace function _entomb(
+  ids bigint[],
+  reason text,
+  errors text[],
+  boxes bigint[]
+)
+returns bigint
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  clock constant timestamptz := _now();
+  buried bigint;
+  held dedup[];
+begin
+  with removed as (
+    delete from job j where j.id = any (ids)
+    returning j.*, coalesce(left(errors[width_bucket(j.id, ids)], 8192), j.last_error) as error, (
+      select q.dead_letter_queue_id
+      from queue q
+      where q.id = j.lane_id >> 16
+        and q.current
+        and q.dead_letter_queue_id = any (boxes)
+        and exists (select from queue b where b.id = q.dead_letter_queue_id and b.current)
+    ) as box
+  ), letters as (
+    insert into job (lane_id, run_at, enqueued_at, settings, expires_at, keep_done, payload)
+    select (r.box << 16) + 32768, clock, clock, q.version, clock + q.expires_in, q.keep_done,
+      jsonb_build_object(
+        'schema', 'pgq_sql.dead-letter.v1',
+        'queue', (select o.name from queue o where o.version = r.settings),
+        'job_id', r.id,
+        'attempt', r.attempt,
+        'payload', r.payload,
+        'headers', r.headers,
+        'reason', _entomb.reason,
+        'error', r.error,
+        'dead_at', clock)
+    from removed r
+    cross join lateral (
+      select v.version, v.expires_in, v.keep_done
+      from queue v where v.id = r.box and v.current offset 0
+    ) q
+  ), graves as (
+    insert into dead_job (
+      id, queue_id, priority, run_at, enqueued_at, settings, token, attempt, worker, expires_at,
+      expires_in, keep_done, redrives, dedup_key, progress, max_attempts, visibility_timeout,
+      retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload,
+      reason, error, dead_at
+    )
+    select
+      r.id, r.lane_id >> 16, (r.lane_id & 65535) - 32768, coalesce(r.resume_at, r.run_at),
+      r.enqueued_at, r.settings, r.token, r.attempt, r.worker, r.expires_at, r.expires_in,
+      r.keep_done, r.redrives,
+      r.dedup_key, r.progress, r.max_attempts, r.visibility_timeout, r.retry_backoff,
+      r.retry_factor, r.retry_delay, r.retry_max_delay, r.retry_jitter, r.headers, r.payload,
+      _entomb.reason, r.error, clock
+    from removed r
+    where r.box is null
+  )
+  select count(*), array_agg(row(r.lane_id >> 16, r.dedup_key, r.id)::dedup)
+    filter (where r.dedup_key is not null)
+  into buried, held
+  from removed r;
+  perform _free_keys(held);
+  return buried;
+end
+$$;
+
+comment on function _entomb is
+  'Moves locked jobs to dead_job or into the given dead letter queues; answers how many. Private.';
+
+-- _bury: ends jobs as dead: they become rows of dead_job, or letters in the dead letter queue of
+-- their queue.
+--
+-- Locks:  the rows, which the caller has locked already; a producer's locks in the lanes of dead
+--         letter queues (_announce); as _entomb.
+-- Raises: nothing: what cannot become a letter becomes a row of dead_job. Claims bury what expired
+--         in any queue, so an error here would stop them all.
+-- Notes:  errors as in _entomb. The dead letter queue is the one that the queue has now, not when
+--         the job was enqueued. A queue that others send letters to cannot be dropped; were it gone
+--         all the same, the job would be among the dead.
 create or replace function _bury(ids bigint[], reason text, errors text[] default null)
 returns bigint
 language plpgsql
@@ -1364,39 +1689,226 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
+#variable_conflict use_column
 declare
-  clock constant timestamptz := _now();
-  buried bigint;
+  boxes bigint[] := array[]::bigint[];
+  box bigint;
+  buried bigint := 0::bigint;
 begin
-  with removed as (
-    delete from job j where j.id = any (ids) returning j.*
-  )
-  insert into dead_job (
-    id, queue_id, priority, run_at, enqueued_at, settings, token, attempt, worker, expires_at,
-    max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay,
-    retry_jitter, headers, payload, reason, error, dead_at
-  )
-  select
-    r.id, r.lane_id >> 16, (r.lane_id & 65535) - 32768, r.run_at, r.enqueued_at, r.settings,
-    r.token, r.attempt, r.worker, r.expires_at, r.max_attempts, r.visibility_timeout,
-    r.retry_backoff, r.retry_factor, r.retry_delay, r.retry_max_delay, r.retry_jitter, r.headers,
-    r.payload, _bury.reason,
-    coalesce(left(errors[width_bucket(r.id, ids)], 8192), r.last_error), clock
-  from removed r;
-  get diagnostics buried = row_count;
+  for box in
+    select distinct x.box
+    from (
+      select (
+        select q.dead_letter_queue_id from queue q where q.id = j.lane_id >> 16 and q.current
+      ) as box
+      from job j where j.id = any (ids)
+    ) x
+    where x.box is not null
+    order by 1
+  loop
+    perform _announce((box << 16) + 32768);
+    boxes := boxes || box;
+  end loop;
+  if cardinality(boxes) = 0 then
+    return _entomb(ids, reason, errors, boxes);
+  end if;
+
+  begin
+    buried := _entomb(ids, reason, errors, boxes);
+  exception when program_limit_exceeded then
+    -- Which of them it is, only trying tells.
+    if cardinality(ids) = 1 then
+      return _entomb(ids, reason, errors, array[]::bigint[]);
+    end if;
+    for i in 1..cardinality(ids) loop
+      buried := buried + _bury(ids[i:i], reason, errors[i:i]);
+    end loop;
+    return buried;
+  end;
+  foreach box in array boxes loop
+    perform _wake(box);
+  end loop;
   return buried;
 end
 $$;
 
-comment on function _bury is 'Moves locked jobs to dead_job; answers how many. Private.';
+comment on function _bury is
+  'Moves locked jobs to dead_job or into a dead letter queue; answers how many. Private.';
+
+-- _done_day: the name of the partition of done_job for the day (UTC) of an instant.
+--
+-- Locks:  none.
+-- Raises: nothing.
+create or replace function _done_day(instant timestamptz)
+returns text
+language sql
+stable
+return 'done_job_' || to_char(instant at time zone 'UTC', 'YYYYMMDD');
+
+comment on function _done_day is 'Name of the partition of done_job for an instant. Private.';
+
+-- _has_done_day: whether done_job has the partition for an instant. A temporary table of that name
+-- is none.
+--
+-- Locks:  none.
+-- Raises: nothing.
+create or replace function _has_done_day(instant timestamptz)
+returns boolean
+language sql
+stable
+return to_regclass(
+  concat_ws('.', quote_ident(current_schema()), _done_day(instant))) is not null;
+
+comment on function _has_done_day is
+  'Whether the partition of done_job for an instant is there. Private.';
+
+-- _add_done_day: makes the partition of done_job for a day (UTC), unless it is there.
+--
+-- Locks:  done_job against others who make one, until the transaction ends; not against anybody who
+--         reads or writes history.
+-- Raises: 55006 from PostgreSQL, if a query of the same session is reading done_job meanwhile.
+-- Notes:  Made as a table of its own and then attached: `create table ... partition of` would lock
+--         out all readers and writers. Sweeps make tomorrow's in time (_make_days), so that no ack
+--         need do it. The bounds are written as text, which other date styles read back wrongly.
+create or replace function _add_done_day(instant timestamptz)
+returns void
+language plpgsql
+volatile
+set search_path from current
+set datestyle = 'ISO'
+as $$
+declare
+  opens constant timestamptz := date_trunc('day', instant, 'UTC');
+  part constant text := _done_day(instant);
+  grantee oid;
+begin
+  if _has_done_day(instant) or not isfinite(instant) then
+    return;
+  end if;
+  lock table done_job in share update exclusive mode;
+  if _has_done_day(instant) then
+    return;
+  end if;
+  execute format('create table %I (like done_job including all)', part);
+  -- What default privileges gave, only grant_access may give.
+  for grantee in
+    select distinct g.grantee
+    from pg_class c
+    cross join lateral aclexplode(c.relacl) g
+    where c.oid = part::regclass and g.grantee <> c.relowner
+  loop
+    execute format('revoke all on %I from %s', part,
+      case grantee when 0 then 'public' else grantee::regrole::text end);
+  end loop;
+  execute format('alter table done_job attach partition %I for values from (%L) to (%L)',
+    part, opens, opens + interval '24 hours');
+end
+$$;
+
+comment on function _add_done_day is
+  'Makes the partition of done_job that an instant belongs to, unless it is there. Private.';
+
+-- _keep: what is left to do when jobs that keep history or hold a dedup key are finished: their
+-- rows go to done_job, their keys are free.
+--
+-- Locks:  rows of dedup, as _free_keys; for the first job of a day as _add_done_day.
+-- Raises: nothing.
+-- Notes:  Takes rows that the caller's statement has deleted already, so no job is locked twice.
+--         results are found by the place of the id in ids, which must ascend.
+create or replace function _keep(
+  ended job[],
+  outcome text,
+  ids bigint[] default null,
+  results jsonb[] default null
+)
+returns void
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  clock constant timestamptz := _now();
+  day timestamptz;
+begin
+  perform _free_keys(array_agg(row(e.lane_id >> 16, e.dedup_key, e.id)::dedup))
+  from unnest(ended) e where e.dedup_key is not null;
+
+  for day in
+    select distinct date_trunc('day', clock + e.keep_done, 'UTC')
+    from unnest(ended) e where e.keep_done is not null
+  loop
+    perform _add_done_day(day);
+  end loop;
+  insert into done_job (
+    id, queue_id, priority, outcome, run_at, enqueued_at, settings, token, attempt, max_attempts,
+    worker, expires_at, redrives, dedup_key, headers, payload, progress, result, last_error,
+    done_at, keep_until
+  )
+  select
+    e.id, e.lane_id >> 16, (e.lane_id & 65535) - 32768, _keep.outcome,
+    coalesce(e.resume_at, e.run_at), e.enqueued_at, e.settings, e.token, e.attempt, e.max_attempts,
+    e.worker, e.expires_at, e.redrives, e.dedup_key, e.headers, e.payload, e.progress,
+    results[width_bucket(e.id, ids)], e.last_error, clock, clock + e.keep_done
+  from unnest(ended) e
+  where e.keep_done is not null;
+end
+$$;
+
+comment on function _keep is
+  'Frees the dedup keys of finished jobs and puts those into done_job that are kept. Private.';
+
+-- _lapsed: leases that have run out at or above the head of a lane (null: anywhere in it), among
+-- the first n jobs there.
+--
+-- Locks:  none.
+-- Raises: nothing.
+-- Notes:  The head stops at the first job that is free, and claims go past it while an open
+--         transaction holds that row: one that claims, suspends, cancels or replaces it. What they
+--         have claimed lies right behind it, before the jobs that nobody has touched.
+create or replace function _lapsed(lane_id bigint, head timestamptz, head_id bigint, n integer)
+returns bigint[]
+language plpgsql
+stable
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  clock constant timestamptz := _now();
+begin
+  return array(
+    select x.id
+    from (
+      select j.id, j.lease_until
+      from job j
+      where j.lane_id = _lapsed.lane_id
+        and j.lane_id > 0
+        and (j.run_at, j.id) >= (coalesce(head, '-infinity'), coalesce(_lapsed.head_id, 0))
+        and j.run_at <= clock
+      order by j.run_at, j.id
+      limit n
+    ) x
+    where x.lease_until <= clock);
+end
+$$;
+
+comment on function _lapsed is
+  'Ids of jobs at or above the head of a lane whose lease ran out. Private.';
 
 -- _sweep_lane: what claims leave behind in one lane: leases that ran out, and jobs that were
 -- committed after the mark had passed them.
 --
 -- Locks:  rows of at most n jobs, skipping those that others hold; a producer's locks (_announce).
 -- Raises: nothing.
--- Notes:  All of them lie between tail and head, so no index on lease_until is needed; `whole`
---         looks from the bottom of the lane instead, for a clock that was set back. A lease that
+-- Notes:  All of them lie between tail and head, so no index on lease_until is needed; above the
+--         head only while somebody holds the job that it stands at (_lapsed). `whole` looks from
+--         the bottom of the lane instead, for a clock that was set back. A lease that
 --         ran out costs its attempt; the last one makes the job dead. The rest come back with a
 --         fresh run_at, since claims do not look below the head. One guarded statement locks and
 --         judges a row: a job that was acked, claimed or extended meanwhile is left alone.
@@ -1455,19 +1967,33 @@ begin
     array_agg(x.id) filter (where not x.claimed)
   into spent, lost, unseen
   from (
-    select j.id, j.lease_until is not null as claimed,
-      j.lease_until is not null and j.attempt >= coalesce(
-        j.max_attempts,
-        (select q.max_attempts from queue q where q.version = j.settings)) as spent
-    from job j
-    where j.lane_id = _sweep_lane.lane_id
-      and j.lane_id > 0
-      and (j.run_at, j.id) >= (last.tail, last.tail_id)
-      and (j.run_at, j.id) < (last.head, last.head_id)
-      and (j.lease_until is null or j.lease_until <= clock)
-    order by j.run_at, j.id
-    limit n
-    for update of j skip locked
+    select l.id, l.lease_until is not null as claimed,
+      l.lease_until is not null and l.attempt >= coalesce(
+        l.max_attempts,
+        (select q.max_attempts from queue q where q.version = l.settings)) as spent
+    from (
+      select * from (
+        select j.id, j.lease_until, j.attempt, j.max_attempts, j.settings
+        from job j
+        where j.lane_id = _sweep_lane.lane_id
+          and j.lane_id > 0
+          and (j.run_at, j.id) >= (last.tail, last.tail_id)
+          and (j.run_at, j.id) < (last.head, last.head_id)
+          and (j.lease_until is null or j.lease_until <= clock)
+        order by j.run_at, j.id
+        limit n
+        for update of j skip locked
+      ) below
+      union all
+      select * from (
+        select j.id, j.lease_until, j.attempt, j.max_attempts, j.settings
+        from job j
+        where j.id = any (_lapsed(
+            _sweep_lane.lane_id, last.head, last.head_id, case when whole then n else 100 end))
+          and j.lease_until <= clock
+        for update of j skip locked
+      ) above
+    ) l
   ) x;
 
   exhausted := case when spent is null then 0 else _bury(
@@ -1525,8 +2051,9 @@ comment on function _sweep_lane is
 --
 -- Locks:  as _sweep_lane; dead rows, skipping those that others hold.
 -- Raises: nothing.
--- Notes:  Claims sweep the lanes that had work since their last sweep, at most n jobs in each, n
---         expired ones and n to purge. `whole` is sweep's form: every lane, from its bottom.
+-- Notes:  Claims sweep the lanes that had work since their last sweep, or that have leases which
+--         ran out above their head; at most n jobs in each, n expired ones and n to purge. `whole`
+--         is sweep's form: every lane, from its bottom.
 create or replace function _sweep_queue(
   queue_id bigint,
   n integer,
@@ -1569,6 +2096,7 @@ begin
     where whole
       or ((m.tail, m.tail_id) < (m.head, m.head_id)
         and not m.sweep_at between clock and clock + interval '1 hour')
+      or cardinality(_lapsed(l.id, m.head, m.head_id, 100)) > 0
     order by l.id desc
   loop
     swept := _sweep_lane(lane, n, whole);
@@ -1587,7 +2115,8 @@ begin
   ) x;
   expired := case when ids is null then 0 else _bury(ids, 'expired') end;
 
-  select * into target from queue q where q.id = _sweep_queue.queue_id and q.current;
+  select * into target
+  from queue q where q.id = _sweep_queue.queue_id order by q.current desc, q.version desc limit 1;
   delete from dead_job d
   where d.id = any (array(
     select x.id from dead_job x
@@ -1600,6 +2129,9 @@ begin
   ));
   get diagnostics purged = row_count;
 
+  if target.current and target.keep_done is not null then
+    perform _make_days(queue_id);
+  end if;
   if recovered + late > 0 then
     perform _wake(queue_id);
   end if;
@@ -1680,10 +2212,192 @@ $$;
 comment on function _keep_house is
   'New marks and a bounded sweep of one queue, by one caller at a time. Private.';
 
+-- _settings: the settings of a queue, made from given ones, from those before, and from the
+-- defaults.
+--
+-- Locks:  none; callers hold _change_queues.
+-- Raises: 22023 for bad values and unknown settings in reset; JQ001 no such dead letter queue;
+--         JQ004 dead letters would go round in a circle.
+-- Notes:  The one place that knows the defaults. before is null for a new queue.
+create or replace function _settings(
+  before queue,
+  max_attempts integer,
+  visibility_timeout interval,
+  retry_backoff text,
+  retry_factor double precision,
+  retry_delay interval,
+  retry_max_delay interval,
+  retry_jitter numrange,
+  expires_in interval,
+  keep_done interval,
+  keep_dead interval,
+  dead_letter_queue text,
+  notify boolean,
+  max_payload integer,
+  reset text[]
+)
+returns queue
+language plpgsql
+stable
+set search_path from current
+as $$
+declare
+  s queue := before;
+  unknown text;
+begin
+  perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
+    retry_factor, retry_delay, retry_max_delay, retry_jitter);
+  perform _check_duration('keep_done', keep_done, forever => true);
+  perform _check_duration('keep_dead', keep_dead, forever => true);
+  if not max_payload between 1 and 268435455 then
+    raise exception 'max_payload is out of range'
+      using errcode = '22023',
+        detail = format('max_payload = %s', max_payload),
+        hint = 'It is 1 to 268435455 bytes, the most a jsonb value holds.';
+  end if;
+  select r into unknown
+  from unnest(reset) r
+  where r is null or r not in (
+    'max_attempts', 'visibility_timeout', 'retry_backoff', 'retry_factor', 'retry_delay',
+    'retry_max_delay', 'retry_jitter', 'expires_in', 'keep_done', 'keep_dead',
+    'dead_letter_queue', 'notify', 'max_payload')
+  limit 1;
+  if found then
+    raise exception 'no such setting'
+      using errcode = '22023',
+        detail = format('reset names "%s"', left(unknown, 200)),
+        hint = 'Use the names of alter_queue''s arguments.';
+  end if;
+
+  if s.id is null or 'max_attempts' = any (reset) then
+    s.max_attempts := 5;
+  end if;
+  if s.id is null or 'visibility_timeout' = any (reset) then
+    s.visibility_timeout := '30 s';
+  end if;
+  if s.id is null or 'retry_backoff' = any (reset) then
+    s.retry_backoff := 'exponential';
+  end if;
+  if s.id is null or 'retry_factor' = any (reset) then
+    s.retry_factor := 2;
+  end if;
+  if s.id is null or 'retry_delay' = any (reset) then
+    s.retry_delay := '500 ms';
+  end if;
+  if s.id is null or 'retry_max_delay' = any (reset) then
+    s.retry_max_delay := '5 min';
+  end if;
+  if s.id is null or 'retry_jitter' = any (reset) then
+    s.retry_jitter := '[0.8,1.2]';
+  end if;
+  if 'expires_in' = any (reset) then
+    s.expires_in := null;
+  end if;
+  if 'keep_done' = any (reset) then
+    s.keep_done := null;
+  end if;
+  if s.id is null or 'keep_dead' = any (reset) then
+    s.keep_dead := '336 hours';
+  end if;
+  if 'dead_letter_queue' = any (reset) then
+    s.dead_letter_queue_id := null;
+  end if;
+  if s.id is null or 'notify' = any (reset) then
+    s.notify := true;
+  end if;
+  if s.id is null or 'max_payload' = any (reset) then
+    s.max_payload := 1048576;
+  end if;
+
+  s.max_attempts := coalesce(max_attempts, s.max_attempts);
+  s.visibility_timeout := coalesce(_exact(visibility_timeout), s.visibility_timeout);
+  s.retry_backoff := coalesce(retry_backoff, s.retry_backoff);
+  s.retry_factor := coalesce(retry_factor, s.retry_factor);
+  s.retry_delay := coalesce(_exact(retry_delay), s.retry_delay);
+  s.retry_max_delay := coalesce(_exact(retry_max_delay), s.retry_max_delay);
+  s.retry_jitter := coalesce(retry_jitter, s.retry_jitter);
+  s.expires_in := coalesce(_exact(expires_in), s.expires_in);
+  s.keep_done := nullif(coalesce(_exact_or_forever(keep_done), s.keep_done), '0');
+  s.keep_dead := coalesce(_exact_or_forever(keep_dead), s.keep_dead);
+  s.notify := coalesce(notify, s.notify);
+  s.max_payload := coalesce(max_payload, s.max_payload);
+
+  if dead_letter_queue is not null then
+    s.dead_letter_queue_id := (_find_queue(dead_letter_queue)).id;
+    if exists (
+      with recursive way (id) as (
+        select s.dead_letter_queue_id
+        union
+        select q.dead_letter_queue_id from way w join queue q on q.id = w.id and q.current
+      )
+      select from way w where w.id = s.id)
+    then
+      raise exception 'dead letters would go round in a circle'
+        using errcode = 'JQ004',
+          detail = format('dead_letter_queue "%s"', dead_letter_queue),
+          hint = 'Name a queue whose own dead letters do not come back to this one.';
+    end if;
+  end if;
+  return s;
+end
+$$;
+
+comment on function _settings is
+  'Settings of a queue after a change: what is given, else the default where reset names it or '
+  'the queue is new, else what was before. Private.';
+
+-- _need_read_committed: refuses a transaction whose snapshot may be older than what it changes.
+-- what: which call it is, for the message.
+--
+-- Locks:  none.
+-- Raises: 25001.
+create or replace function _need_read_committed(what text)
+returns void
+language plpgsql
+stable
+set search_path from current
+as $$
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception '% needs a READ COMMITTED transaction', what
+      using errcode = '25001',
+        hint = 'An old snapshot does not show what others have changed meanwhile.';
+  end if;
+end
+$$;
+
+comment on function _need_read_committed is
+  'Refuses (25001) a transaction above READ COMMITTED. Private.';
+
+-- _change_queues: lets one transaction at a time change what queues there are and how they are set.
+-- linking: the change makes or ends a way for dead letters.
+--
+-- Locks:  table queue, against other changes, until the transaction ends; not against readers.
+-- Raises: 25001 if it is linking and the transaction is not READ COMMITTED.
+-- Notes:  Every change takes it first, so that none waits for another with a lock in hand. An old
+--         snapshot would not show that another queue has been linked to this one meanwhile: its
+--         letters would have nowhere to go, or go round in a circle.
+create or replace function _change_queues(linking boolean default false)
+returns void
+language plpgsql
+volatile
+set search_path from current
+as $$
+begin
+  if linking then
+    perform _need_read_committed('to drop a queue or to name a dead_letter_queue');
+  end if;
+  lock table queue in share row exclusive mode;
+end
+$$;
+
+comment on function _change_queues is 'Locks table queue against other changes. Private.';
+
 -- create_queue: makes a queue, unless one of that name is there already.
 --
--- Locks:  the name: of two creators at once the second waits for the first.
--- Raises: 22023 for a bad name or setting; JQ005 unknown option.
+-- Locks:  as _change_queues, if there is none; with keep_done as _add_done_day.
+-- Raises: 22023 for a bad name or setting; JQ001 no such dead letter queue; JQ005 unknown option;
+--         25001 if it has a dead letter queue and the transaction is not READ COMMITTED.
 -- Notes:  Null for a setting means its default. A queue that is there is left unchanged, so that
 --         deploy scripts may call this each time.
 create or replace function create_queue(
@@ -1696,7 +2410,9 @@ create or replace function create_queue(
   retry_max_delay interval default null,
   retry_jitter numrange default null,
   expires_in interval default null,
+  keep_done interval default null,
   keep_dead interval default null,
+  dead_letter_queue text default null,
   notify boolean default null,
   max_payload integer default null,
   options jsonb default '{}'
@@ -1707,69 +2423,483 @@ volatile
 security definer
 set search_path from current
 as $$
-#variable_conflict use_column
+#variable_conflict use_variable
 declare
-  new_id bigint;
+  made queue;
 begin
   perform _check_queue_name(queue);
-  perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
-    retry_factor, retry_delay, retry_max_delay, retry_jitter);
-  perform _check_duration('keep_dead', keep_dead, forever => true);
-  if not max_payload between 1 and 268435455 then
-    raise exception 'max_payload is out of range'
-      using errcode = '22023',
-        detail = format('max_payload = %s', max_payload),
-        hint = 'It is 1 to 268435455 bytes, the most a jsonb value holds.';
-  end if;
   perform _check_options(options);
-
-  insert into queue (
-    name, max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay,
-    retry_max_delay, retry_jitter, expires_in, keep_dead, notify, max_payload, created_at
-  ) values (
-    create_queue.queue, coalesce(create_queue.max_attempts, 5),
-    coalesce(_exact(create_queue.visibility_timeout), '30 s'),
-    coalesce(create_queue.retry_backoff, 'exponential'), coalesce(create_queue.retry_factor, 2),
-    coalesce(_exact(create_queue.retry_delay), '500 ms'),
-    coalesce(_exact(create_queue.retry_max_delay), '5 min'),
-    coalesce(create_queue.retry_jitter, '[0.8,1.2]'), _exact(create_queue.expires_in),
-    coalesce(case when isfinite(create_queue.keep_dead) then _exact(create_queue.keep_dead)
-      else create_queue.keep_dead end, '14 days'), coalesce(create_queue.notify, true),
-    coalesce(create_queue.max_payload, 1048576), _now()
-  )
-  on conflict (name) where current do nothing
-  returning id into new_id;
-  if new_id is null then
+  made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, '{}');
+  if exists (select from queue q where q.name = create_queue.queue collate "C" and q.current) then
     return false;
   end if;
-  insert into lane (id) values ((new_id << 16) + 32768);
+  perform _change_queues(linking => dead_letter_queue is not null);
+  -- Again, now that a dead letter queue cannot go.
+  made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, '{}');
+  made.version := nextval(pg_get_serial_sequence('queue', 'version'));
+  made.id := nextval(pg_get_serial_sequence('queue', 'id'));
+  made.current := true;
+  made.name := queue;
+  made.paused := false;
+  made.created_at := _now();
+  insert into queue overriding system value values (made.*)
+  on conflict (name) where current do nothing;
+  if not found then
+    return false;
+  end if;
+  insert into lane (id) values ((made.id << 16) + 32768);
+  if made.keep_done is not null then
+    perform _add_done_day(made.created_at + made.keep_done);
+  end if;
   return true;
 end
 $$;
 
 comment on function create_queue is
-  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, not beginning with '
-  'pgq. Settings and defaults: max_attempts 5 runs, visibility_timeout 30 s, retry_backoff '
-  'exponential, retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, retry_jitter '
-  '[0.8,1.2], expires_in none, keep_dead 14 days, notify true, max_payload 1048576 bytes. Answers '
-  'true if made, false if it was there (left unchanged). Errors: 22023, JQ005.';
+  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, the '
+  'beginning "pgq." is reserved. Settings and defaults: max_attempts 5 runs, visibility_timeout '
+  '30 s, retry_backoff exponential, retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, '
+  'retry_jitter [0.8,1.2], expires_in none, keep_done 0 (no history of done jobs), keep_dead 14 '
+  'days, dead_letter_queue none (dead jobs go to dead_jobs), notify true, max_payload 1048576 '
+  'bytes. Answers true if made, false if it was there (left unchanged). Errors: 22023, JQ001, '
+  'JQ005; 25001 with a dead_letter_queue above READ COMMITTED.';
+
+-- alter_queue: changes settings of a queue, for the jobs that are enqueued from then on.
+--
+-- Locks:  as _change_queues; with keep_done as _add_done_day.
+-- Raises: JQ001 no such queue or dead letter queue; 22023 for bad settings; JQ004 if dead letters
+--         would go round in a circle; JQ005 unknown option; 25001 with a dead letter queue if
+--         the transaction is not READ COMMITTED.
+-- Notes:  Null leaves a setting as it is; reset names those that go back to their default. Jobs
+--         keep the settings they were enqueued under, but notify, keep_dead and dead_letter_queue
+--         are the queue's own and hold at once.
+create or replace function alter_queue(
+  queue text,
+  max_attempts integer default null,
+  visibility_timeout interval default null,
+  retry_backoff text default null,
+  retry_factor double precision default null,
+  retry_delay interval default null,
+  retry_max_delay interval default null,
+  retry_jitter numrange default null,
+  expires_in interval default null,
+  keep_done interval default null,
+  keep_dead interval default null,
+  dead_letter_queue text default null,
+  notify boolean default null,
+  max_payload integer default null,
+  reset text[] default '{}',
+  options jsonb default '{}'
+)
+returns boolean
+language plpgsql
+volatile
+security definer
+set search_path from current
+as $$
+#variable_conflict use_variable
+declare
+  before queue;
+  made queue;
+begin
+  perform _change_queues(linking => dead_letter_queue is not null);
+  before := _find_queue(queue);
+  perform _check_options(options);
+  made := _settings(before, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, reset);
+  if made is not distinct from before then
+    return false;
+  end if;
+  update queue q set current = false where q.version = before.version;
+  made.version := nextval(pg_get_serial_sequence('queue', 'version'));
+  made.created_at := _now();
+  insert into queue overriding system value values (made.*);
+  if made.keep_done is not null then
+    perform _add_done_day(made.created_at + made.keep_done);
+  end if;
+  return true;
+end
+$$;
+
+comment on function alter_queue is
+  'Changes settings of a queue. Null leaves one as it is; reset names those to put back to their '
+  'default, as in reset => ''{expires_in}''. Live jobs keep the settings they have, except that '
+  'notify, keep_dead and dead_letter_queue hold at once. Settings as in create_queue. Answers '
+  'whether anything changed. Errors: JQ001, JQ004, JQ005, 22023; 25001 with a '
+  'dead_letter_queue above READ COMMITTED.';
+
+-- pause_queue: claims of the queue find nothing from now on. Running jobs go on, enqueue works.
+--
+-- Locks:  as _change_queues.
+-- Raises: JQ001 no such queue; 22023 for null.
+-- Notes:  Stored: it outlives restarts. A claim whose statement began earlier may still take jobs.
+create or replace function pause_queue(queue text)
+returns boolean
+language plpgsql
+volatile
+security definer
+set search_path from current
+as $$
+declare
+  target queue;
+begin
+  perform _change_queues();
+  target := _find_queue(queue);
+  update queue q set paused = true where q.version = target.version and not q.paused;
+  return found;
+end
+$$;
+
+comment on function pause_queue is
+  'From now on claims of the queue find nothing; running jobs go on and enqueue works. Answers '
+  'false if it was paused already. Errors: JQ001, 22023.';
+
+-- resume_queue: lets a paused queue be claimed from again, and wakes its idle consumers.
+--
+-- Locks:  as _change_queues.
+-- Raises: JQ001 no such queue; 22023 for null.
+create or replace function resume_queue(queue text)
+returns boolean
+language plpgsql
+volatile
+security definer
+set search_path from current
+as $$
+declare
+  target queue;
+begin
+  perform _change_queues();
+  target := _find_queue(queue);
+  update queue q set paused = false where q.version = target.version and q.paused;
+  if not found then
+    return false;
+  end if;
+  perform _wake(target.id);
+  return true;
+end
+$$;
+
+comment on function resume_queue is
+  'Ends a pause_queue and wakes idle consumers. Answers false if the queue was not paused. '
+  'Errors: JQ001, 22023.';
+
+-- purge_queue: removes every job of a queue that does not run.
+--
+-- Locks:  the rows, in id order; those that a claim is just taking are waited for and then left
+--         alone. Rows of dedup, as _free_keys.
+-- Raises: JQ001 no such queue; 22023 for null.
+-- Notes:  Nothing of them is kept, neither as history nor as dead jobs.
+create or replace function purge_queue(queue text)
+returns bigint
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  target constant queue := _find_queue(queue);
+  clock constant timestamptz := _now();
+  purged bigint;
+  held dedup[];
+begin
+  with removed as (
+    delete from job j
+    where j.id = any (array(
+      select x.id
+      from job x
+      where x.lane_id between target.id << 16 and (target.id << 16) + 65535
+        and x.lane_id > 0
+        and (x.lease_until is null or x.lease_until <= clock)
+      order by x.id
+      for update
+    ))
+    returning j.id, j.lane_id, j.dedup_key
+  )
+  select count(*), array_agg(row(r.lane_id >> 16, r.dedup_key, r.id)::dedup)
+    filter (where r.dedup_key is not null)
+  into purged, held
+  from removed r;
+  perform _free_keys(held);
+  return purged;
+end
+$$;
+
+comment on function purge_queue is
+  'Removes every job of the queue that does not run: ready (also if its lease ran '
+  'out), scheduled, suspended. Nothing of them is kept. Answers how many. Errors: JQ001, 22023.';
+
+-- drop_queue: removes a queue, with force also its live jobs, running ones included.
+--
+-- Locks:  as _change_queues; its rows of dedup, by key; with force the rows of its jobs, in id
+--         order; then its rows of lane and mark.
+-- Raises: JQ001 no such queue; JQ004 it has jobs, or is the dead letter queue of another; 22023 for
+--         nulls; 25001 if the transaction is not READ COMMITTED.
+-- Notes:  Dead and done jobs stay for as long as its settings said. What a producer commits that
+--         was open meanwhile belongs to no queue any more: sweep puts it among the dead, reason
+--         'queue dropped'. The old settings stay in table queue, for these rows.
+create or replace function drop_queue(queue text, force boolean default false)
+returns bigint
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  target queue;
+  other text;
+  dropped bigint := 0::bigint;
+begin
+  if force is null then
+    raise exception 'force must not be null' using errcode = '22023';
+  end if;
+  perform _change_queues(linking => true);
+  target := _find_queue(queue);
+  select q.name into other from queue q where q.dead_letter_queue_id = target.id and q.current;
+  if found then
+    raise exception 'the queue takes the dead letters of another'
+      using errcode = 'JQ004',
+        detail = format('queue "%s", dead letters of "%s"', queue, other),
+        hint = 'Give that one another dead_letter_queue with alter_queue first.';
+  end if;
+  if not force and exists (
+    select from job j
+    where j.lane_id between target.id << 16 and (target.id << 16) + 65535 and j.lane_id > 0)
+  then
+    raise exception 'the queue has jobs'
+      using errcode = 'JQ004',
+        detail = format('queue "%s"', queue),
+        hint = 'Let them finish, or drop it with force => true.';
+  end if;
+  update queue q set current = false where q.version = target.version;
+  delete from dedup d where d.queue_id = target.id;
+  if force then
+    delete from job j
+    where j.id = any (array(
+      select x.id
+      from job x
+      where x.lane_id between target.id << 16 and (target.id << 16) + 65535 and x.lane_id > 0
+      order by x.id
+      for update
+    ));
+    get diagnostics dropped = row_count;
+  end if;
+  delete from lane l where l.id between target.id << 16 and (target.id << 16) + 65535;
+  delete from mark m where m.lane_id between target.id << 16 and (target.id << 16) + 65535;
+  return dropped;
+end
+$$;
+
+comment on function drop_queue is
+  'Removes a queue. With force its live jobs go too, running ones included; without, it must have '
+  'none. Dead and done jobs stay for their time. Answers how many jobs went. Errors: JQ001, '
+  'JQ004, 22023; 25001 above READ COMMITTED.';
+
+-- _check_key: refuses a dedup key or mode that cannot be.
+--
+-- Locks:  none.
+-- Raises: 22023.
+create or replace function _check_key(
+  dedup_key text,
+  dedup_mode text,
+  item bigint default null
+)
+returns void
+language plpgsql
+immutable
+set search_path from current
+as $$
+begin
+  if not octet_length(dedup_key) between 1 and 1000 then
+    raise exception 'dedup_key must have 1 to 1000 bytes'
+      using errcode = '22023',
+        detail = concat_ws(
+          ': ', 'item ' || item, format('%s bytes', octet_length(dedup_key))),
+        hint = 'For a longer one use its hash.';
+  end if;
+  if dedup_mode not in ('ignore', 'replace') then
+    raise exception 'unknown dedup_mode'
+      using errcode = '22023',
+        detail = format('dedup_mode = "%s"', left(dedup_mode, 200)),
+        hint = 'It is ignore or replace.';
+  end if;
+  if dedup_mode is not null and dedup_key is null then
+    raise exception 'dedup_mode needs a dedup_key' using errcode = '22023';
+  end if;
+end
+$$;
+
+comment on function _check_key is
+  'Refuses an impossible dedup_key or dedup_mode (22023), naming the item of a batch; null means '
+  'not given. Private.';
+
+-- _take_key: makes a job about to be inserted the holder of a dedup key, or says who holds it.
+--
+-- Locks:  the key: another transaction that has taken it is waited for. With to_replace the key's
+--         row also if a job holds it, before that job: so no two producers replace it at once, and
+--         a batch can take all its keys, in order, before it locks a job.
+-- Raises: 40001 above READ COMMITTED, if the key was taken since the snapshot.
+-- Notes:  Answers null if the key is the caller's now: insert the job and call _give_key. A holder
+--         that is gone does not count: its row is taken over.
+create or replace function _take_key(queue_id bigint, key text, to_replace boolean)
+returns bigint
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  holder bigint;
+begin
+  loop
+    insert into dedup (queue_id, key, job_id) values (_take_key.queue_id, _take_key.key, 0)
+    on conflict do nothing;
+    if found then
+      return null;
+    end if;
+    if to_replace then
+      select d.job_id into holder
+      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key collate "C"
+      for update;
+    else
+      select d.job_id into holder
+      from dedup d where d.queue_id = _take_key.queue_id and d.key = _take_key.key collate "C";
+    end if;
+    if found then
+      if exists (select from job j where j.id = holder) then
+        return holder;
+      end if;
+      update dedup d
+      set job_id = 0
+      where d.queue_id = _take_key.queue_id
+        and d.key = _take_key.key collate "C"
+        and d.job_id = holder;
+      if found then
+        return null;
+      end if;
+    end if;
+  end loop;
+end
+$$;
+
+comment on function _take_key is
+  'Takes a dedup key of a queue: null if the caller has it now, else the live job that holds it. '
+  'Private.';
+
+-- _pass_key: takes a dedup key away from a job that runs, for its successor.
+--
+-- Locks:  the key's row, until the transaction ends: another producer with this key waits; the job
+--         that runs does not (_keep skips it).
+-- Raises: nothing.
+create or replace function _pass_key(queue_id bigint, key text, holder bigint)
+returns boolean
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+  if not exists (select from job j where j.id = holder) then
+    return false;
+  end if;
+  update dedup d
+  set job_id = 0
+  where d.queue_id = _pass_key.queue_id and d.key = _pass_key.key collate "C" and d.job_id = holder;
+  return found;
+end
+$$;
+
+comment on function _pass_key is
+  'Takes a dedup key from a running job; false if the job or its key has gone meanwhile. Private.';
+
+-- _give_key: enters the job that holds a dedup key.
+--
+-- Locks:  the key's row.
+-- Raises: nothing.
+create or replace function _give_key(queue_id bigint, key text, job_id bigint)
+returns void
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+  update dedup d
+  set job_id = _give_key.job_id
+  where d.queue_id = _give_key.queue_id and d.key = _give_key.key collate "C";
+end
+$$;
+
+comment on function _give_key is 'Enters the holder of a dedup key. Private.';
+
+-- _withdraw: takes a job that does not run out of its queue, to be put back with other contents.
+--
+-- Locks:  the job's row: a claim that is just taking it is waited for.
+-- Raises: nothing.
+create or replace function _withdraw(job_id bigint)
+returns job
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  withdrawn job;
+begin
+  delete from job j
+  where j.id = _withdraw.job_id and j.lease_until is null
+  returning j.* into withdrawn;
+  return withdrawn;
+end
+$$;
+
+comment on function _withdraw is
+  'Removes a job that does not run and answers its row, nulls if it runs or is gone. Private.';
 
 -- enqueue: puts one job into a queue, in the caller's transaction: if that rolls back, there is no
 -- job.
 --
--- Locks:  as _announce; no row, and nothing another producer waits for.
+-- Locks:  as _announce; no row, and nothing another producer waits for, except with a dedup_key:
+--         that key (_take_key), and with `replace` the row of the job that holds it.
 -- Raises: JQ001 no such queue; JQ005 unknown option; JQ007 payload or headers too large; 22023
 --         null, negative or out-of-range arguments.
 -- Notes:  delay wins over run_at; a run_at in the past becomes now. expires_in counts from the run
---         time. Null for an option means the queue's default. The size is that of the JSON text: a
---         few stored bytes such as 1e131071 print as 131,072.
---         PL/pgSQL prepares each expression anew in each transaction, 1.5 us apiece, and each
---         statement costs several. So the usual call, a payload and no options in a transaction
---         that is still in its first 100 ms slot, is one statement: it finds the queue, locks the
---         slot as _announce does, reads the clock under the locks, checks that the slot has not
---         ended, inserts, and tests for idle consumers. Whatever it cannot do is left to the second
---         part, which does all other calls. One statement took 40 us of processor time where
---         separate ones took 53; a bare INSERT of the row takes 20.
+--         time, or from now if a replaced job's is past. With `replace`, a job that does not run
+--         keeps its id, its place if no run time and no other priority is given, and its
+--         suspension; all else is new. One that runs is left alone, and the new job has the key
+--         from then on. Null for an option means the queue's default. The size is that of the JSON
+--         text: a few stored bytes such as 1e131071 print as 131,072. PL/pgSQL prepares each
+--         expression anew in each transaction, 1.5 us apiece, and each statement costs several. So
+--         the usual call, a payload and no options in a transaction that is still in its first 100
+--         ms slot, is one statement: it finds the queue, locks the slot as _announce does, reads
+--         the clock under the locks, checks that the slot has not ended, inserts, and tests for
+--         idle consumers. Whatever it cannot do is left to the second part, which does all other
+--         calls. One statement took 40 us of processor time where separate ones took 53; a bare
+--         INSERT of the row takes 20.
 create or replace function enqueue(
   queue text,
   payload jsonb default '{}',
@@ -1784,6 +2914,8 @@ create or replace function enqueue(
   retry_delay interval default null,
   retry_max_delay interval default null,
   retry_jitter numrange default null,
+  dedup_key text default null,
+  dedup_mode text default null,
   headers jsonb default null,
   options jsonb default '{}',
   out job_id bigint,
@@ -1802,14 +2934,16 @@ begin
   if priority = 0
     and options = '{}'
     and num_nonnulls(delay, run_at, max_attempts, visibility_timeout, expires_in, retry_backoff,
-      retry_factor, retry_delay, retry_max_delay, retry_jitter, headers) = 0
+      retry_factor, retry_delay, retry_max_delay, retry_jitter, dedup_key, dedup_mode,
+      headers) = 0
   then
-    insert into job (lane_id, run_at, enqueued_at, settings, expires_at, payload)
-    select s.lane_id, s.clock, s.clock, s.version, s.clock + s.expires_in, payload
+    insert into job (lane_id, run_at, enqueued_at, settings, expires_at, keep_done, payload)
+    select s.lane_id, s.clock, s.clock, s.version, s.clock + s.expires_in, s.keep_done, payload
     from (
-      select (q.id << 16) + 32768 as lane_id, q.version, q.expires_in, _now() as clock
+      select (q.id << 16) + 32768 as lane_id, q.version, q.expires_in, q.keep_done,
+        _now() as clock
       from queue q
-      where q.name = enqueue.queue
+      where q.name = enqueue.queue collate "C"
         and q.current
         and octet_length(payload::text) <= q.max_payload
         and pg_try_advisory_xact_lock_shared(_lane_key((q.id << 16) + 32768))
@@ -1832,27 +2966,62 @@ begin
   declare
     target constant queue := _find_queue(queue);
     clock timestamptz;
+    holder bigint;
+    replaced job;
   begin
     priority := coalesce(priority, 0);
     perform _check_job(target, payload, headers, priority, delay, run_at);
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
+    perform _check_key(dedup_key, dedup_mode);
     perform _check_options(options);
+    outcome := 'inserted';
+    while dedup_key is not null loop
+      holder := _take_key(target.id, dedup_key, dedup_mode is not distinct from 'replace');
+      exit when holder is null;
+      if dedup_mode is distinct from 'replace' then
+        job_id := holder;
+        outcome := 'existing';
+        return;
+      end if;
+      replaced := _withdraw(holder);
+      if replaced.id is not null then
+        outcome := 'replaced';
+        exit;
+      end if;
+      exit when _pass_key(target.id, dedup_key, holder);
+    end loop;
+
     lane := (target.id << 16) + priority + 32768;
     clock := _announce(lane);
     if priority <> 0 then
       insert into lane (id) select lane where not exists (select from lane l where l.id = lane);
     end if;
-    run_at := case when delay is null then greatest(clock, run_at) else clock + _exact(delay) end;
+    run_at := case
+      when delay is not null then clock + _exact(delay)
+      when run_at is null and replaced.lane_id = lane
+        then coalesce(replaced.resume_at, replaced.run_at)
+      else greatest(clock, run_at)
+    end;
     insert into job (
-      lane_id, run_at, enqueued_at, settings, expires_at, max_attempts, visibility_timeout,
-      retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
-    ) values (
-      lane, run_at, clock, target.version, run_at + coalesce(_exact(expires_in), target.expires_in),
-      max_attempts, _exact(visibility_timeout), retry_backoff, retry_factor, _exact(retry_delay),
-      _exact(retry_max_delay), retry_jitter, headers, payload
+      id, lane_id, run_at, resume_at, enqueued_at, settings, token, expires_at, expires_in,
+      keep_done, dedup_key, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+      retry_delay, retry_max_delay, retry_jitter, headers, payload
     )
-    returning id, 'inserted' into job_id, outcome;
+    overriding system value
+    values (
+      coalesce(replaced.id, nextval('job_id_seq')), lane,
+      case when replaced.resume_at is null then run_at else 'infinity' end,
+      case when replaced.resume_at is not null then run_at end,
+      clock, target.version, coalesce(replaced.token, 0),
+      greatest(run_at, clock) + coalesce(_exact(expires_in), target.expires_in), _exact(expires_in),
+      target.keep_done, dedup_key, max_attempts, _exact(visibility_timeout), retry_backoff,
+      retry_factor, _exact(retry_delay), _exact(retry_max_delay), retry_jitter, headers, payload
+    )
+    returning id into job_id;
+    if dedup_key is not null then
+      perform _give_key(target.id, dedup_key, job_id);
+    end if;
     if run_at < clock + interval '1 minute' then
       perform _wake(target.id);
     end if;
@@ -1863,16 +3032,22 @@ $$;
 comment on function enqueue is
   'Puts one job into a queue, in the caller''s transaction. payload: any JSON value. priority: '
   'higher runs first, -32768 to 32767. delay wins over run_at; both may be omitted (now). '
-  'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. Answers (job_id, '
-  'outcome), outcome ''inserted''. Errors: JQ001, JQ005, JQ007, 22023.';
+  'Intervals are 0 to 9007199254740 ms; null options take the queue''s default. dedup_key, 1 to '
+  '1000 bytes: while a live job of the queue has it, dedup_mode ignore (the default) keeps that '
+  'job, and replace puts this one in its place; one that runs, or whose lease ran out and is not '
+  'swept yet, goes on, and this one is inserted and has the key. Answers (job_id, outcome): '
+  'inserted, existing or replaced. Errors: JQ001, JQ005, JQ007, 22023; 40001 above READ COMMITTED '
+  'if another transaction has just taken the key.';
 
 -- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or
 -- none.
 --
--- Locks:  as _announce, for each priority used.
+-- Locks:  as _announce, for each priority used; as enqueue for dedup keys: all keys in their order,
+--         then the rows of jobs to be replaced in id order, as whoever locks many jobs does.
 -- Raises: as enqueue; DETAIL names the item. 22023 also for arrays of unequal length or not counted
 --         from 1.
 -- Notes:  Ids are drawn in input order, so jobs of one run time and priority run in that order.
+--         With keys, the items whose key has a holder come first, by its id.
 --         The insert leaves out what it should not take; if anything is missing then, _check_jobs
 --         finds the first such item and words the error, which undoes the rest. So a good batch is
 --         unpacked once.
@@ -1891,6 +3066,8 @@ create or replace function enqueue_many(
   retry_delay interval default null,
   retry_max_delay interval default null,
   retry_jitter numrange default null,
+  dedup_keys text[] default null,
+  dedup_mode text default null,
   options jsonb default '{}'
 )
 returns table (ordinal bigint, job_id bigint, outcome text)
@@ -1906,24 +3083,70 @@ declare
   clock timestamptz;
   lane bigint;
   inserted bigint;
+  keys text[];
+  holders bigint[];
+  holder bigint;
+  place bigint;
+  entered record;
+  ids bigint[];
+  outcomes text[];
 begin
-  select q.* into target from queue q where q.name = enqueue_many.queue and q.current;
+  select q.* into target from queue q where q.name = enqueue_many.queue collate "C" and q.current;
   if not coalesce(
     target.id > 0
     and array_ndims(payloads) = 1
     and array_lower(payloads, 1) = 1
     and options = '{}'
     and num_nonnulls(headers, priorities, delays, run_ats, max_attempts, visibility_timeout,
-      expires_in, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter) = 0,
+      expires_in, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter,
+      dedup_keys, dedup_mode) = 0,
     false)
   then
     target := _find_queue(queue);
     perform _check_batch(payloads,
-      array[_dims(headers), _dims(priorities), _dims(delays), _dims(run_ats)]);
+      array[_dims(headers), _dims(priorities), _dims(delays), _dims(run_ats),
+        _dims(dedup_keys)]);
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
+    -- A batch with keys may have items without: their mode is checked all the same.
+    perform _check_key(
+      case when dedup_keys is not null then coalesce(u.key, '-') end, dedup_mode, u.ordinal)
+    from unnest(coalesce(dedup_keys, '{null}')) with ordinality u (key, ordinal);
     if cardinality(payloads) = 0 then
+      return;
+    end if;
+    if num_nonnulls(variadic dedup_keys) > 0 then
+      perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
+      select array_agg(k.key), array_agg(
+        _take_key(target.id, k.key, dedup_mode is not distinct from 'replace'))
+      into keys, holders
+      from (
+        select distinct d.key collate "C" as key from unnest(dedup_keys) d (key) order by 1
+      ) k
+      where k.key is not null;
+      for place, holder in
+        select u.ordinal, k.holder
+        from unnest(dedup_keys) with ordinality u (key, ordinal)
+        left join unnest(keys, holders) k (key, holder) on k.key = u.key
+        order by k.holder, u.ordinal
+      loop
+        if holder is not null and dedup_mode is distinct from 'replace' then
+          ids[place] := holder;
+          outcomes[place] := 'existing';
+        else
+          entered := enqueue(
+            queue, payloads[place], priorities[place], delays[place], run_ats[place], max_attempts,
+            visibility_timeout, expires_in, retry_backoff, retry_factor, retry_delay,
+            retry_max_delay, retry_jitter, dedup_keys[place],
+            case when dedup_keys[place] is not null then dedup_mode end, headers[place]);
+          ids[place] := entered.job_id;
+          outcomes[place] := entered.outcome;
+        end if;
+      end loop;
+      return query
+      select u.ordinal, u.job_id, u.outcome
+      from unnest(ids, outcomes) with ordinality u (job_id, outcome, ordinal);
       return;
     end if;
   end if;
@@ -1943,12 +3166,14 @@ begin
   return query
   with inserted as (
     insert into job (
-      lane_id, run_at, enqueued_at, settings, expires_at, max_attempts, visibility_timeout,
-      retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
+      lane_id, run_at, enqueued_at, settings, expires_at, expires_in, keep_done, max_attempts,
+      visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter,
+      headers, payload
     )
     select base + coalesce(x.priority, 0), x.due, clock, target.version,
       x.due + coalesce(_exact(enqueue_many.expires_in), target.expires_in),
-      enqueue_many.max_attempts, _exact(enqueue_many.visibility_timeout),
+      _exact(enqueue_many.expires_in), target.keep_done, enqueue_many.max_attempts,
+      _exact(enqueue_many.visibility_timeout),
       enqueue_many.retry_backoff, enqueue_many.retry_factor, _exact(enqueue_many.retry_delay),
       _exact(enqueue_many.retry_max_delay), enqueue_many.retry_jitter, x.headers, x.payload
     from (
@@ -1982,8 +3207,8 @@ $$;
 comment on function enqueue_many is
   'Puts many jobs into a queue, all or none, in the caller''s transaction. Arrays have one element '
   'per payload, a null one meaning the default; the other options hold for all. Answers one row '
-  'per payload in input order: (ordinal from 1, job_id, outcome ''inserted''). Errors as enqueue, '
-  'DETAIL naming the item.';
+  'per payload in input order: (ordinal from 1, job_id, outcome as in enqueue). Errors as '
+  'enqueue, DETAIL naming the item.';
 
 -- claim: takes up to n ready jobs of a queue under a lease, in run order: priority, run time, id.
 -- Each job goes to one claimant at a time.
@@ -1995,6 +3220,7 @@ comment on function enqueue_many is
 --         candidates are an array of row addresses and the planner is pinned: it cannot become
 --         anything but range scans of job_claim, whatever the statistics say. A row that changed
 --         since this statement's snapshot is left for the next claim.
+--         A paused queue gives nothing, and is looked after all the same.
 --         A session's claims also keep house (_keep_house), at most every 50 ms for each queue.
 create or replace function claim(
   queue text,
@@ -2016,9 +3242,9 @@ declare
   clock timestamptz := _now();
   target record;
 begin
-  select q.id, q.version, q.visibility_timeout, q.max_attempts into target
+  select q.id, q.version, q.visibility_timeout, q.max_attempts, q.paused into target
   from queue q
-  where q.name = claim.queue and q.current;
+  where q.name = claim.queue collate "C" and q.current;
 
   if not coalesce(target.id > 0 and octet_length(worker) between 1 and 200
     and visibility_timeout is null, false)
@@ -2072,7 +3298,7 @@ begin
         limit n
         for update skip locked
       ) ready
-      limit greatest(n, 0)
+      limit case when target.paused then 0 else greatest(n, 0) end
     ))
     returning j.id, j.token, j.payload, j.headers, j.attempt, j.max_attempts, j.settings, j.lane_id,
       j.run_at, j.enqueued_at, j.lease_until, j.last_error
@@ -2092,21 +3318,59 @@ $$;
 
 comment on function claim is
   'Takes up to n ready jobs of the queue under a lease of visibility_timeout (default: the '
-  'job''s), highest priority first, then by run time and id. worker: a label of 1 to 200 bytes. '
-  'Answers claimed_job rows in that order; none if nothing is ready or n <= 0. Each claim raises '
-  'the job''s token and attempt. Errors: JQ001, 22023.';
+  'job''s), highest priority first, then by run time and id; none while the queue is paused. '
+  'worker: a label of 1 to 200 bytes. Answers claimed_job rows in that order; none if nothing is '
+  'ready or n <= 0. Each claim raises the job''s token and attempt. Errors: JQ001, 22023.';
+
+-- _too_large: which of the given jobs would be kept with a result that is larger than a payload of
+-- its queue may be.
+--
+-- Locks:  none.
+-- Raises: nothing.
+create or replace function _too_large(ids bigint[], results jsonb[])
+returns bigint[]
+language plpgsql
+stable
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+  return array(
+    select u.id
+    from unnest(ids, results) u (id, result)
+    cross join lateral (
+      select q.max_payload
+      from job j
+      join queue q on q.version = j.settings
+      where j.id = u.id and j.keep_done is not null
+      offset 0
+    ) l
+    where octet_length(u.result::text) > l.max_payload);
+end
+$$;
+
+comment on function _too_large is
+  'Ids of those jobs whose result exceeds its queue''s max_payload. Private.';
 
 -- ack_many: ends many jobs as done, each on its own merits, in one statement.
 --
--- Locks:  the rows, in id order.
+-- Locks:  the rows, in id order; as _keep.
 -- Raises: 22023 for arrays with nulls or of unequal length.
 -- Notes:  The delete judges and removes in one step: locking the rows first cost a second WAL
 --         record a job. It follows a row that was extended meanwhile to its newest version.
 --         _in_id_order says why it is `id = any (ids)` and width_bucket; here ids are sorted only
 --         if they do not come so, as they mostly do. One statement locks them all: a second one,
 --         for what the first has missed, would lock out of order and deadlock with heartbeats.
+--         Those that become history pass through an array: 1 GB together, at most.
 --         What is left after it is stale, or named twice, and is settled one by one.
-create or replace function ack_many(job_ids bigint[], tokens bigint[])
+create or replace function ack_many(
+  job_ids bigint[],
+  tokens bigint[],
+  results jsonb[] default null
+)
 returns table (ordinal bigint, job_id bigint, outcome text)
 language plpgsql
 volatile
@@ -2121,23 +3385,36 @@ as $$
 declare
   ids bigint[] := job_ids;
   fences bigint[] := tokens;
+  words jsonb[] := results;
+  too_large bigint[] := array[]::bigint[];
   done bigint[];
   done_tokens bigint[];
+  ended job[];
+  held dedup[];
   place integer;
 begin
   if not coalesce(
     array_dims(ids) = array_dims(fences)
+    and array_ndims(ids) = 1
     and array_lower(ids, 1) = 1
-    and num_nonnulls(array_position(ids, null), array_position(fences, null)) = 0,
+    and num_nonnulls(array_position(ids, null), array_position(fences, null), results) = 0,
     false)
   then
-    perform _check_items(job_ids, tokens);
+    perform _check_items(job_ids, tokens, array[_dims(results)]);
   end if;
 
   if ids <> array(select u.id from unnest(ids) u (id) order by u.id) then
-    select array_agg(u.id order by u.id, u.token), array_agg(u.token order by u.id, u.token)
-    into ids, fences
-    from unnest(job_ids, tokens) u (id, token);
+    select array_agg(u.id order by u.id, u.token), array_agg(u.token order by u.id, u.token),
+      array_agg(u.result order by u.id, u.token)
+    into ids, fences, words
+    from unnest(job_ids, tokens, results) u (id, token, result);
+  end if;
+
+  if words is not null then
+    too_large := _too_large(ids, words);
+    fences := array(
+      select case when u.id <> all (too_large) then u.token end
+      from unnest(ids, fences) with ordinality u (id, token, place) order by u.place);
   end if;
 
   with removed as (
@@ -2145,9 +3422,21 @@ begin
     where j.id = any (ids)
       and fences[width_bucket(j.id, ids)] = j.token
       and j.lease_until > _now()
-    returning j.id, j.token
+    returning j.id, j.token,
+      case when j.keep_done is not null then j end as ended,
+      case when j.keep_done is null and j.dedup_key is not null
+        then row(j.lane_id >> 16, j.dedup_key, j.id)::dedup end as key
   )
-  select array_agg(r.id), array_agg(r.token) into done, done_tokens from removed r;
+  select array_agg(r.id), array_agg(r.token), array_agg(r.ended) filter (where (r.ended).id > 0),
+    array_agg(r.key) filter (where (r.key).job_id > 0)
+  into done, done_tokens, ended, held
+  from removed r;
+  if held is not null then
+    perform _free_keys(held);
+  end if;
+  if ended is not null then
+    perform _keep(ended, 'acked', ids, words);
+  end if;
   if cardinality(done) = cardinality(job_ids) then
     return query
     select u.ordinal, u.job_id, 'acked' from unnest(job_ids) with ordinality u(job_id, ordinal);
@@ -2159,24 +3448,28 @@ begin
     if done_tokens[place] = tokens[i] then
       done_tokens[place] := null;
       return query select i::bigint, job_ids[i], 'acked';
+    elsif job_ids[i] = any (too_large) then
+      return query select i::bigint, job_ids[i], 'result too large';
     else
-      return query select i::bigint, job_ids[i], ack(job_ids[i], tokens[i]);
+      return query select i::bigint, job_ids[i], ack(job_ids[i], tokens[i], results[i]);
     end if;
   end loop;
 end
 $$;
 
 comment on function ack_many is
-  'Ends many jobs as done. Answers one row per item in input order: (ordinal from 1, job_id, '
-  'outcome as in ack). A stale item does not touch the others. Errors: 22023.';
+  'Ends many jobs as done. results has one element per job. Answers one row per item in input '
+  'order: (ordinal from 1, job_id, outcome as in ack). A stale item does not touch the others, '
+  'nor one whose result is larger than a payload may be: ''result too large'', not ended. Errors: '
+  '22023.';
 
--- ack: ends a job as done; its row goes.
+-- ack: ends a job as done; its row goes, or becomes history if its queue keeps any.
 --
--- Locks:  the job's row.
--- Raises: 22023 for nulls.
+-- Locks:  the job's row; as _keep.
+-- Raises: 22023 for nulls; JQ007 result too large.
 -- Notes:  A stale claim is an answer, not an error: look at it. In the caller's transaction the ack
 --         commits together with whatever else the caller did.
-create or replace function ack(job_id bigint, token bigint)
+create or replace function ack(job_id bigint, token bigint, result jsonb default null)
 returns text
 language plpgsql
 volatile
@@ -2187,10 +3480,22 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
+declare
+  ended job[];
 begin
+  if result is not null and cardinality(_too_large(array[job_id], array[result])) > 0 then
+    raise exception 'result is too large'
+      using errcode = 'JQ007',
+        detail = format('job %s', job_id),
+        hint = 'It may have as many bytes as a payload of the queue. Store it elsewhere.';
+  end if;
   delete from job j
-  where j.id = ack.job_id and j.token = ack.token and j.lease_until > _now();
+  where j.id = ack.job_id and j.token = ack.token and j.lease_until > _now()
+  returning case when num_nonnulls(j.keep_done, j.dedup_key) > 0 then array[j] end into ended;
   if found then
+    if ended is not null then
+      perform _keep(ended, 'acked', array[job_id], array[result]);
+    end if;
     return 'acked';
   end if;
   if job_id is null or token is null then
@@ -2201,8 +3506,9 @@ end
 $$;
 
 comment on function ack is
-  'Ends a job as done. Answers ''acked'' (the row is gone), ''lost'' (another claim holds the job '
-  'or the lease ran out; nothing changed) or ''gone'' (no such job any more). Errors: 22023.';
+  'Ends a job as done. result: any JSON value, kept if the queue keeps done jobs. Answers '
+  '''acked'' (the row is gone), ''lost'' (another claim holds the job or the lease ran out; '
+  'nothing changed) or ''gone'' (no such job any more). Errors: 22023, JQ007.';
 
 -- retry_many: gives many failed jobs back, each on its own merits.
 --
@@ -2342,7 +3648,7 @@ comment on function retry is
 
 -- dead_letter_many: ends many jobs as dead, each on its own merits.
 --
--- Locks:  the rows, in id order.
+-- Locks:  the rows, in id order; as _bury.
 -- Raises: 22023 for arrays with nulls or of unequal length.
 create or replace function dead_letter_many(
   job_ids bigint[],
@@ -2405,7 +3711,7 @@ comment on function dead_letter_many is
 
 -- dead_letter: ends a job as dead, whatever attempts it has left.
 --
--- Locks:  the job's row.
+-- Locks:  as dead_letter_many.
 -- Raises: 22023 for nulls.
 create or replace function dead_letter(job_id bigint, token bigint, error text default 'failed')
 returns text
@@ -2420,8 +3726,9 @@ end
 $$;
 
 comment on function dead_letter is
-  'Ends a job as dead: it moves to dead_job with reason ''failed'' and the error, at most 8192 '
-  'characters. Answers ''dead'', ''lost'' or ''gone'' as in ack. Errors: 22023.';
+  'Ends a job as dead: it moves to dead_job, or into the dead letter queue of its queue, with '
+  'reason ''failed'' and the error, at most 8192 characters. Answers ''dead'', ''lost'' or '
+  '''gone'' as in ack. Errors: 22023.';
 
 -- release_many: gives many jobs back at no cost of an attempt, each on its own merits.
 --
@@ -2516,11 +3823,12 @@ comment on function release is
 --
 -- Locks:  the rows, in id order.
 -- Raises: 22023 for arrays with nulls or of unequal length, and for bad durations.
--- Notes:  A HOT update: lease_until is in no index.
+-- Notes:  A HOT update: neither lease_until nor progress is in any index.
 create or replace function heartbeat_many(
   job_ids bigint[],
   tokens bigint[],
-  extends interval[] default null
+  extends interval[] default null,
+  progresses jsonb[] default null
 )
 returns table (
   ordinal bigint,
@@ -2544,16 +3852,20 @@ declare
   batch record;
   done bigint[];
   ends timestamptz[];
+  too_large bigint[];
 begin
-  perform _check_items(job_ids, tokens, array[_dims(extends)]);
+  perform _check_items(job_ids, tokens, array[_dims(extends), _dims(progresses)]);
   perform _check_lease('extend', e) from unnest(extends) e;
+  too_large := array(
+    select u.id from unnest(job_ids, progresses) u (id, progress)
+    where octet_length(u.progress::text) > 65536);
   batch := _in_id_order(job_ids);
   if batch.repeated then
     perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, h.job_id, h.outcome, h.lease_until, h.observed_at
-      from heartbeat_many(job_ids[i:i], tokens[i:i], extends[i:i]) h;
+      from heartbeat_many(job_ids[i:i], tokens[i:i], extends[i:i], progresses[i:i]) h;
     end loop;
     return;
   end if;
@@ -2563,10 +3875,13 @@ begin
     set lease_until = clock + coalesce(
       _exact(extends[batch.places[width_bucket(j.id, batch.ids)]]),
       j.visibility_timeout,
-      (select q.visibility_timeout from queue q where q.version = j.settings))
+      (select q.visibility_timeout from queue q where q.version = j.settings)),
+      progress = coalesce(
+        progresses[batch.places[width_bucket(j.id, batch.ids)]], j.progress)
     where j.id = any (batch.ids)
       and j.token = tokens[batch.places[width_bucket(j.id, batch.ids)]]
       and j.lease_until > clock
+      and j.id <> all (too_large)
     returning j.id, j.lease_until
   )
   select coalesce(array_agg(u.id order by u.id), '{}'), array_agg(u.lease_until order by u.id)
@@ -2576,6 +3891,7 @@ begin
   return query
   select u.ordinal, u.job_id,
     case when done[width_bucket(u.job_id, done)] = u.job_id then 'extended'
+      when u.job_id = any (too_large) then 'progress too large'
       else _absent(u.job_id) end,
     case when done[width_bucket(u.job_id, done)] = u.job_id
       then ends[width_bucket(u.job_id, done)] end,
@@ -2586,18 +3902,20 @@ $$;
 
 comment on function heartbeat_many is
   'Renews many leases. extends has one element per job, a null one meaning the job''s visibility '
-  'timeout. Answers one row per item in input order: (ordinal from 1, job_id, outcome, '
-  'lease_until and observed_at as in heartbeat). A stale item does not touch the others. Errors: '
-  '22023.';
+  'timeout; progresses likewise, null leaving it as it is. Answers one row per item in input '
+  'order: (ordinal from 1, job_id, outcome, lease_until and observed_at as in heartbeat). A stale '
+  'item does not touch the others, nor one with progress above 65536 bytes: ''progress too '
+  'large'', not renewed. Errors: 22023.';
 
 -- heartbeat: renews a lease: it then ends at now + extend, whatever was left of it.
 --
 -- Locks:  the job's row.
--- Raises: 22023 for nulls and bad durations.
+-- Raises: 22023 for nulls and bad durations; JQ007 progress too large.
 create or replace function heartbeat(
   job_id bigint,
   token bigint,
   extend interval default null,
+  progress jsonb default null,
   out outcome text,
   out lease_until timestamptz,
   out observed_at timestamptz
@@ -2610,14 +3928,105 @@ as $$
 #variable_conflict use_column
 begin
   select h.outcome, h.lease_until, h.observed_at into outcome, lease_until, observed_at
-  from heartbeat_many(array[job_id], array[token], array[extend]) h;
+  from heartbeat_many(array[job_id], array[token], array[extend], array[progress]) h;
+  if outcome = 'progress too large' then
+    raise exception 'progress is too large'
+      using errcode = 'JQ007',
+        detail = format('job %s', job_id),
+        hint = 'It may have 65536 bytes as JSON text.';
+  end if;
 end
 $$;
 
 comment on function heartbeat is
   'Renews a lease, to end at now + extend (null: the job''s visibility timeout), whatever was left '
   'of it. Answers outcome ''extended'', ''lost'' or ''gone'' as in ack, the new lease_until (null '
-  'unless extended) and observed_at, the database clock. A late heartbeat is lost. Errors: 22023.';
+  'unless extended) and observed_at, the database clock. A late heartbeat is lost. progress: any '
+  'JSON value up to 65536 bytes, shown by get_job; null leaves it. Errors: 22023, JQ007.';
+
+-- require_lease: goes on only if the caller still holds the lease, and lets nobody take it before
+-- the caller's transaction ends.
+--
+-- Locks:  the job's row until the transaction ends, against its removal and against claims and
+--         sweeps, which leave a locked row alone; not against heartbeats.
+-- Raises: JQ002 lease lost; JQ003 no such job; 22023 for nulls.
+-- Notes:  For effects and an ack that commit together: call it first, then write, then ack. The
+--         lease may run out meanwhile; the lock holds off sweeps and claims, but the ack is then
+--         'lost', so look at its answer, or extend the lease, here or in another session. If two
+--         sessions do this with one lease, one of them ends with 40P01 at its ack.
+create or replace function require_lease(job_id bigint, token bigint)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+  if job_id is null or token is null then
+    raise exception 'job_id and token must not be null' using errcode = '22023';
+  end if;
+  perform
+  from job j
+  where j.id = require_lease.job_id
+    and j.token = require_lease.token
+    and j.lease_until > _now()
+  for key share;
+  if found then
+    return;
+  end if;
+  if _absent(job_id) = 'gone' then
+    raise exception 'no such job'
+      using errcode = 'JQ003',
+        detail = format('job %s', job_id),
+        hint = 'It was finished, cancelled or died. Undo what was done for it.';
+  end if;
+  raise exception 'the lease is lost'
+    using errcode = 'JQ002',
+      detail = format('job %s, token %s', job_id, token),
+      hint = 'Another claim holds the job or the lease ran out. Undo what was done for it.';
+end
+$$;
+
+comment on function require_lease is
+  'Returns if the caller holds the job''s lease, and keeps it from others until the transaction '
+  'ends. Errors: JQ002 (another claim holds it, or it ran out), JQ003, 22023.';
+
+-- pop: claims up to n jobs and ends them at once: each runs at most once.
+--
+-- Locks:  as claim; as _keep.
+-- Raises: JQ001 no such queue; 22023 for a null queue.
+-- Notes:  If the caller dies after its commit, the jobs are gone. In a transaction that rolls back
+--         they stay. The lease only has to outlast this call, however short the queue's may be.
+create or replace function pop(queue text, n integer default 1)
+returns setof claimed_job
+language plpgsql
+volatile
+security definer
+set search_path from current
+as $$
+declare
+  taken claimed_job;
+  job_ids bigint[] := array[]::bigint[];
+  tokens bigint[] := array[]::bigint[];
+begin
+  for taken in select * from claim(queue, 'pop', n, interval '1 hour') loop
+    job_ids := job_ids || taken.job_id;
+    tokens := tokens || taken.token;
+    return next taken;
+  end loop;
+  if cardinality(job_ids) > 0 then
+    perform ack_many(job_ids, tokens);
+  end if;
+end
+$$;
+
+comment on function pop is
+  'Takes up to n ready jobs and ends them at once, in run order: at most once. Answers '
+  'claimed_job rows; none if nothing is ready or n <= 0. Errors: JQ001, 22023.';
 
 -- wait_begin: declares this session an idle consumer of a queue, so that producers notify it.
 --
@@ -2682,7 +4091,8 @@ comment on function wait_end is
 -- Locks:  none.
 -- Raises: JQ001 no such queue; 22023 for null.
 -- Notes:  For a consumer that wants to sleep until then. Leases that may run out earlier are not
---         counted: claims find those by polling. Jobs waiting at infinity are not due.
+--         counted: claims find those by polling. Jobs waiting at infinity are not due, and
+--         nothing is while the queue is paused.
 create or replace function next_run_at(queue text)
 returns timestamptz
 language plpgsql
@@ -2716,20 +4126,710 @@ begin
       limit 1
     ) first_job
     where l.id between target.id << 16 and (target.id << 16) + 65535
+      and not target.paused
   );
 end
 $$;
 
 comment on function next_run_at is
   'When the queue''s next unclaimed job is due: a past instant if one is ready, null if there is '
-  'none. Errors: JQ001, 22023.';
+  'none or the queue is paused. Errors: JQ001, 22023.';
+
+-- _state: what to answer about a job that a control function cannot change.
+--
+-- Locks:  none.
+-- Raises: 22023 if job_id is null.
+-- Notes:  A lease that ran out still counts as running: the job is a sweep's to bring back.
+create or replace function _state(job_id bigint)
+returns text
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  state text;
+begin
+  if job_id is null then
+    raise exception 'job_id must not be null' using errcode = '22023';
+  end if;
+  select case
+    when j.lease_until is not null then 'running'
+    when j.resume_at is not null then 'suspended'
+    when j.run_at > _now() then 'scheduled'
+    else 'ready' end
+  into state
+  from job j where j.id = _state.job_id;
+  return coalesce(state, 'gone');
+end
+$$;
+
+comment on function _state is
+  'running, suspended, scheduled, ready or, if there is no such live job, gone. Private.';
+
+-- cancel: ends a job that nobody wants any more, also while it runs.
+--
+-- Locks:  the job's row; as _keep.
+-- Raises: 22023 for null.
+-- Notes:  A running handler learns it from its next heartbeat or ack: 'gone'. The job becomes
+--         history if its queue keeps any. Looks again if a producer has just replaced it.
+create or replace function cancel(job_id bigint)
+returns text
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  ended job[];
+begin
+  loop
+    delete from job j where j.id = cancel.job_id returning array[j] into ended;
+    if found then
+      perform _keep(ended, 'cancelled');
+      return 'cancelled';
+    end if;
+    exit when _state(job_id) = 'gone';
+  end loop;
+  return 'gone';
+end
+$$;
+
+comment on function cancel is
+  'Ends a job, whether it runs or not; a running handler is told ''gone'' by its next heartbeat or '
+  'ack. Answers ''cancelled'', or ''gone'' if there is no such live job. Errors: 22023.';
+
+-- promote: lets a scheduled or retrying job run now.
+--
+-- Locks:  the job's row; a producer's locks in its lane (_announce).
+-- Raises: 22023 for null.
+-- Notes:  Looks again if somebody has given the job another priority meanwhile, or replaced it: its
+--         new run_at must be announced in the lane that it is in.
+create or replace function promote(job_id bigint)
+returns text
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  lane bigint;
+  stamp timestamptz;
+  state text := _state(job_id);
+begin
+  while state = 'scheduled' loop
+    lane := (select j.lane_id from job j where j.id = promote.job_id);
+    stamp := _announce(lane);
+    update job j
+    set run_at = stamp
+    where j.id = promote.job_id
+      and j.lane_id = lane
+      and j.lease_until is null
+      and j.resume_at is null
+      and j.run_at > stamp;
+    if found then
+      perform _wake(lane >> 16);
+      return 'promoted';
+    end if;
+    state := _state(job_id);
+  end loop;
+  return state;
+end
+$$;
+
+comment on function promote is
+  'Lets a job that waits for its run time, or for its retry, run now. Answers ''promoted'', or the '
+  'state that stood in the way: ''ready'', ''running'', ''suspended'', ''gone''. A job '
+  'whose lease ran out counts as running until it is swept. Errors: 22023.';
+
+-- suspend: holds a job back until resume.
+--
+-- Locks:  the job's row.
+-- Raises: 22023 for null.
+-- Notes:  Its run_at becomes infinity, outside every scan: any number of suspended jobs costs
+--         claims nothing. Looks again if a producer has just replaced the job.
+create or replace function suspend(job_id bigint)
+returns text
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  state text;
+begin
+  loop
+    update job j
+    set resume_at = j.run_at, run_at = 'infinity'
+    where j.id = suspend.job_id and j.lease_until is null and j.resume_at is null;
+    if found then
+      return 'suspended';
+    end if;
+    state := _state(job_id);
+    exit when state in ('suspended', 'running', 'gone');
+  end loop;
+  return state;
+end
+$$;
+
+comment on function suspend is
+  'Holds a job back until resume; expires_at still counts. Answers ''suspended'' (also if it was), '
+  '''running'' or ''gone''. A job whose lease ran out counts as running until it is swept. '
+  'Errors: 22023.';
+
+-- resume: lets a suspended job run again, at its old run time or now.
+--
+-- Locks:  the job's row; a producer's locks in its lane (_announce).
+-- Raises: 22023 for null.
+-- Notes:  Looks again, as promote does.
+create or replace function resume(job_id bigint)
+returns text
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  lane bigint;
+  stamp timestamptz;
+  state text := _state(job_id);
+begin
+  while state = 'suspended' loop
+    lane := (select j.lane_id from job j where j.id = resume.job_id);
+    stamp := _announce(lane);
+    update job j
+    set run_at = greatest(j.resume_at, stamp), resume_at = null
+    where j.id = resume.job_id and j.lane_id = lane and j.resume_at is not null;
+    if found then
+      perform _wake(lane >> 16);
+      return 'resumed';
+    end if;
+    state := _state(job_id);
+  end loop;
+  return state;
+end
+$$;
+
+comment on function resume is
+  'Lets a suspended job run again, at the run time that it had, or now if that is past. Answers '
+  '''resumed'', or its state if it was not suspended: ''ready'', ''scheduled'', ''running'' or '
+  '''gone''. Errors: 22023.';
+
+-- reprioritize: moves a job that does not run to another priority.
+--
+-- Locks:  the job's row; a producer's locks in the new lane (_announce).
+-- Raises: 22023 for nulls and a priority out of range.
+-- Notes:  A ready job joins the end of its new lane, with a fresh run_at: claims do not look behind
+--         the mark. A running one stays: its retry would come back into a lane in which nobody has
+--         announced it. Looks again if a producer has just replaced the job.
+create or replace function reprioritize(job_id bigint, priority integer)
+returns text
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  lane bigint;
+  before bigint;
+  stamp timestamptz;
+begin
+  if priority is null or priority not between -32768 and 32767 then
+    raise exception 'priority is out of range'
+      using errcode = '22023',
+        detail = format('priority = %s', priority),
+        hint = 'It is -32768 to 32767; higher runs first.';
+  end if;
+  loop
+    select (j.lane_id & -65536) + priority + 32768, j.lane_id into lane, before
+    from job j where j.id = reprioritize.job_id and j.lease_until is null;
+    exit when lane is null or lane = before;
+    stamp := _announce(lane);
+    insert into lane (id) select lane where not exists (select from lane l where l.id = lane);
+    update job j
+    set lane_id = lane, run_at = greatest(j.run_at, stamp)
+    where j.id = reprioritize.job_id and j.lease_until is null and j.lane_id <> lane;
+    if found then
+      perform _wake(lane >> 16);
+      return 'reprioritized';
+    end if;
+  end loop;
+  return _state(job_id);
+end
+$$;
+
+comment on function reprioritize is
+  'Gives a job that does not run another priority; a ready one joins the end of it. Answers '
+  '''reprioritized'', or its state if nothing changed: ''running'', ''ready'', ''scheduled'', '
+  '''suspended'', ''gone''. A job whose lease ran out counts as running until it is swept. '
+  'Errors: 22023.';
+
+-- _dead_ids: the dead jobs that redrive and discard_dead are about, locked.
+--
+-- Locks:  the dead rows, in id order; those of a whole queue only if nobody else holds them.
+-- Raises: 22023 unless exactly one of dead_ids and queue is given, for nulls in dead_ids, for n < 0
+--         and for n without a queue; JQ001 no such queue; JQ003 if one of dead_ids is not dead.
+-- Notes:  A dropped queue can be named too, as long as no other has its name: its dead are still
+--         there to be discarded.
+--         Those that died in one instant come in no order: sorting them by id read all of them.
+create or replace function _dead_ids(dead_ids bigint[], queue text, n integer)
+returns bigint[]
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  ids bigint[];
+  target bigint;
+  missing bigint;
+begin
+  if num_nonnulls(dead_ids, queue) <> 1 then
+    raise exception 'give either dead_ids or queue' using errcode = '22023';
+  end if;
+  if exists (select from unnest(dead_ids) u (id) where u.id is null) then
+    raise exception 'dead_ids must not hold nulls' using errcode = '22023';
+  end if;
+  if n < 0 then
+    raise exception 'n must not be negative' using errcode = '22023';
+  end if;
+  if n is not null and queue is null then
+    raise exception 'n is for a whole queue' using errcode = '22023';
+  end if;
+  if queue is not null then
+    select q.id into target
+    from queue q
+    where q.name = _dead_ids.queue collate "C"
+    order by q.current desc, q.version desc
+    limit 1;
+    if not found then
+      perform _find_queue(queue);
+    end if;
+    select coalesce(array_agg(x.id order by x.id), '{}') into ids
+    from (
+      select d.id
+      from dead_job d
+      where d.queue_id = target
+      order by d.dead_at
+      limit n
+      for update skip locked
+    ) x;
+    return ids;
+  end if;
+  select coalesce(array_agg(x.id), '{}') into ids
+  from (
+    select d.id from dead_job d where d.id = any (dead_ids) order by d.id for update
+  ) x;
+  select u.id into missing from unnest(dead_ids) u (id) where u.id <> all (ids) limit 1;
+  if found then
+    raise exception 'no such dead job'
+      using errcode = 'JQ003',
+        detail = format('job %s', missing),
+        hint = 'It never died, or was redriven, discarded or purged meanwhile. Nothing was done.';
+  end if;
+  return ids;
+end
+$$;
+
+comment on function _dead_ids is
+  'Ids of the named dead jobs, or of the first n of a queue, locked, ascending. Private.';
+
+-- redrive: brings dead jobs back to life, under their old ids, with all their attempts before them.
+--
+-- Locks:  the dead rows, in id order; those of a whole queue only if nobody else holds them. A
+--         producer's locks in their lanes (_announce).
+-- Raises: 22023 unless exactly one of dead_ids and queue is given, for nulls in dead_ids, n < 0,
+--         n without a queue and dry_run null; JQ001 no such queue, or the queue of a job is gone;
+--         JQ003 if one of dead_ids is not dead.
+-- Notes:  All or none. The token goes on from where it was, so a worker that still holds the old
+--         lease stays locked out. The dedup key is dropped: somebody else may hold it by now.
+--         Expiry counts anew from now.
+create or replace function redrive(
+  dead_ids bigint[] default null,
+  queue text default null,
+  n integer default null,
+  dry_run boolean default false
+)
+returns table (ordinal bigint, job_id bigint, outcome text)
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  ids bigint[];
+  id_in_question bigint;
+  lane bigint;
+  stamp timestamptz := _now();
+begin
+  if dry_run is null then
+    raise exception 'dry_run must not be null' using errcode = '22023';
+  end if;
+  ids := _dead_ids(dead_ids, queue, n);
+  select x.id into id_in_question
+  from (select d.id, d.queue_id from dead_job d where d.id = any (ids) offset 0) x
+  where not exists (select from queue q where q.id = x.queue_id and q.current)
+  order by x.id
+  limit 1;
+  if found then
+    raise exception 'the queue of a job is gone'
+      using errcode = 'JQ001',
+        detail = format('job %s', id_in_question),
+        hint = 'Discard it, or enqueue its payload into another queue.';
+  end if;
+
+  if not dry_run then
+    for lane in
+      select distinct (d.queue_id << 16) + d.priority + 32768
+      from dead_job d where d.id = any (ids) order by 1
+    loop
+      stamp := _announce(lane);
+      insert into lane (id) select lane where not exists (select from lane l where l.id = lane);
+    end loop;
+    with removed as (
+      delete from dead_job d where d.id = any (ids) returning d.*
+    )
+    insert into job (
+      id, lane_id, run_at, enqueued_at, settings, token, attempt, last_error, expires_at,
+      expires_in, keep_done, redrives, max_attempts, visibility_timeout, retry_backoff,
+      retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
+    )
+    overriding system value
+    select r.id, (r.queue_id << 16) + r.priority + 32768, stamp, r.enqueued_at, r.settings, r.token,
+      0, r.error, stamp + coalesce(r.expires_in, q.expires_in), r.expires_in, r.keep_done,
+      coalesce(r.redrives, 0) + 1, r.max_attempts, r.visibility_timeout, r.retry_backoff,
+      r.retry_factor, r.retry_delay, r.retry_max_delay, r.retry_jitter, r.headers, r.payload
+    from removed r
+    cross join lateral (
+      select v.expires_in from queue v where v.version = r.settings offset 0
+    ) q;
+    perform _wake_queues(ids);
+  end if;
+  return query
+  select u.ordinal, u.id, 'redriven'
+  from unnest(coalesce(dead_ids, ids)) with ordinality u(id, ordinal);
+end
+$$;
+
+comment on function redrive is
+  'Brings dead jobs back: those named, or the n (null: all) of a queue that died first. Same ids, '
+  'all attempts anew, redrives raised by one, dedup key dropped. All or none; with dry_run '
+  'nothing changes. Answers one row per job: (ordinal from 1, job_id, outcome ''redriven''). '
+  'Errors: JQ001, JQ003, 22023.';
+
+-- _check_letter: refuses a dead letter that cannot become a job of its queue of origin again.
+--
+-- Locks:  none.
+-- Raises: JQ001 the queue is gone; JQ007 it takes smaller payloads now; 22023 headers that are no
+--         object. DETAIL names the letter.
+create or replace function _check_letter(
+  letter_id bigint,
+  queue text,
+  payload jsonb,
+  headers jsonb
+)
+returns void
+language plpgsql
+stable
+set search_path from current
+as $$
+declare
+  detail text;
+  hint text;
+begin
+  -- Only a bad one pays for the subtransaction.
+  if exists (
+    select
+    from queue q
+    where q.name = _check_letter.queue collate "C"
+      and q.current
+      and _can_be_job(payload, headers, 0, null, null, q.max_payload, _now()))
+  then
+    return;
+  end if;
+  begin
+    perform _check_job(_find_queue(queue), payload, headers, 0, null, null);
+  exception when others then
+    get stacked diagnostics detail = pg_exception_detail, hint = pg_exception_hint;
+    raise exception '%', sqlerrm
+      using errcode = sqlstate, hint = hint,
+        detail = concat_ws(': ', format('letter %s', letter_id), nullif(detail, ''));
+  end;
+end
+$$;
+
+comment on function _check_letter is
+  'Refuses a dead letter that cannot be replayed (JQ001, JQ007, 22023), naming it. Private.';
+
+-- redrive_queue: replays the dead letters that wait in a dead letter queue: each becomes a new job
+-- in the queue in which it died.
+--
+-- Locks:  the letters, skipping those that others hold; as enqueue in the queues of origin.
+-- Raises: JQ001 no such queue; 22023 for nulls and n < 0; as _check_letter, also in a dry run.
+-- Notes:  All or none. Takes letters that are ready, in run order. Jobs that are no letters are
+--         left alone. Payload and headers come back, with the queue's settings of today; the old
+--         job's own settings, priority and dedup key are not in the letter. The letter is removed,
+--         even where its queue keeps history.
+create or replace function redrive_queue(
+  dead_letter_queue text,
+  n integer default null,
+  dry_run boolean default false
+)
+returns table (ordinal bigint, letter_id bigint, queue text, job_id bigint)
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  target constant queue := _find_queue(dead_letter_queue);
+  clock constant timestamptz := _now();
+  letter record;
+  payload jsonb;
+  headers jsonb;
+begin
+  if dry_run is null then
+    raise exception 'dry_run must not be null' using errcode = '22023';
+  end if;
+  if n < 0 then
+    raise exception 'n must not be negative' using errcode = '22023';
+  end if;
+  ordinal := 0;
+  for letter in
+    select x.id, x.payload
+    from (
+      select distinct l.id
+      from lane l
+      where l.id between target.id << 16 and (target.id << 16) + 65535
+      order by l.id desc
+    ) lane
+    cross join lateral (
+      select j.id, j.payload
+      from job j
+      where j.lane_id = lane.id
+        and j.lane_id > 0
+        and j.run_at <= clock
+        and j.lease_until is null
+        and j.payload ->> 'schema' = 'pgq_sql.dead-letter.v1'
+        and jsonb_typeof(j.payload -> 'queue') = 'string'
+        and j.payload ? 'payload'
+      order by j.run_at, j.id
+      limit n
+      for update skip locked
+    ) x
+    limit n
+  loop
+    ordinal := ordinal + 1;
+    letter_id := letter.id;
+    queue := letter.payload ->> 'queue';
+    job_id := null;
+    payload := letter.payload -> 'payload';
+    headers := nullif(letter.payload -> 'headers', 'null');
+    perform _check_letter(letter.id, queue, payload, headers);
+    if not dry_run then
+      delete from job j where j.id = letter.id;
+      job_id := (enqueue(queue, payload, headers => headers)).job_id;
+    end if;
+    return next;
+  end loop;
+end
+$$;
+
+comment on function redrive_queue is
+  'Replays the first n (null: all) ready dead letters of a dead letter queue, all or none: each '
+  'becomes a new job in the queue that it names. With dry_run nothing changes. Answers one row '
+  'per letter: (ordinal from 1, letter_id, queue, job_id of the new job, null in a dry run). '
+  'Errors: JQ001, JQ007, 22023, DETAIL naming the letter that cannot be replayed.';
+
+-- discard_dead: removes dead jobs for good.
+--
+-- Locks:  the dead rows, in id order; those of a whole queue only if nobody else holds them.
+-- Raises: 22023 unless exactly one of dead_ids and queue is given, for nulls in dead_ids, n < 0
+--         and n without a queue; JQ001 no such queue; JQ003 if one of dead_ids is not dead.
+-- Notes:  All or none.
+create or replace function discard_dead(
+  dead_ids bigint[] default null,
+  queue text default null,
+  n integer default null
+)
+returns bigint
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  ids constant bigint[] := _dead_ids(dead_ids, queue, n);
+begin
+  delete from dead_job d where d.id = any (ids);
+  return cardinality(ids)::bigint;
+end
+$$;
+
+comment on function discard_dead is
+  'Removes dead jobs for good: those named, or the n (null: all) of a queue that died first. All '
+  'or none. Answers how many. Errors: JQ001, JQ003, 22023.';
+
+-- _make_days: makes the days of done_job that the next jobs of a queue (null: of all) will need, so
+-- that no ack has to make one.
+--
+-- Locks:  as _add_done_day, only if it is to be had at once.
+-- Raises: nothing.
+-- Notes:  Somebody else may be making a day, or this very session may be reading history: then the
+--         next call does it.
+create or replace function _make_days(queue_id bigint default null)
+returns void
+language plpgsql
+volatile
+set search_path from current
+as $$
+declare
+  clock constant timestamptz := _now();
+  day timestamptz;
+begin
+  for day in
+    select distinct clock + q.keep_done + e.early
+    from queue q
+    cross join (values (interval '0'), (interval '24 hours')) e (early)
+    where q.current
+      and q.id = coalesce(_make_days.queue_id, q.id)
+      and isfinite(clock + q.keep_done)
+      and not _has_done_day(clock + q.keep_done + e.early)
+  loop
+    lock table done_job in share update exclusive mode nowait;
+    perform _add_done_day(day);
+  end loop;
+exception when lock_not_available or object_in_use then
+  null;
+end
+$$;
+
+comment on function _make_days is
+  'Makes the partitions of done_job for today''s and tomorrow''s finished jobs. Private.';
+
+-- _sweep_history: drops the days of done_job that are over, and makes the next ones.
+--
+-- Locks:  done_job, against readers and writers, until the transaction ends; for new days as
+--         _add_done_day; both only if it is to be had at once.
+-- Raises: nothing.
+-- Notes:  Only sweep does this, which nobody calls in a long transaction: the lock would keep acks
+--         waiting that have history to write.
+create or replace function _sweep_history()
+returns bigint
+language plpgsql
+volatile
+set search_path from current
+as $$
+declare
+  clock constant timestamptz := _now();
+  part name;
+  dropped bigint := 0::bigint;
+begin
+  perform _make_days();
+  for part in
+    select c.relname
+    from pg_inherits i
+    join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'done_job'::regclass
+      and c.relname ~ '^done_job_[0-9]{8,}$'
+      and c.relname < _done_day(clock)
+    order by c.relname
+  loop
+    begin
+      lock table done_job in access exclusive mode nowait;
+      execute format('drop table %I', part);
+      dropped := dropped + 1;
+    exception when lock_not_available or object_in_use then
+      exit;
+    end;
+  end loop;
+  return dropped;
+end
+$$;
+
+comment on function _sweep_history is
+  'Drops days of history that are over, makes the next ones; answers how many went. Private.';
+
+-- _bury_orphans: ends jobs whose queue was dropped while their producer was still open.
+--
+-- Locks:  rows of at most n jobs, skipping those that others hold; as _bury.
+-- Raises: nothing.
+create or replace function _bury_orphans(queue_id bigint, n integer)
+returns bigint
+language plpgsql
+volatile
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  ids bigint[];
+begin
+  select array_agg(x.id) into ids
+  from (
+    select j.id
+    from job j
+    where j.lane_id between _bury_orphans.queue_id << 16
+        and (_bury_orphans.queue_id << 16) + 65535
+      and j.lane_id > 0
+    limit n
+    for update skip locked
+  ) x;
+  return case when ids is null then 0 else _bury(ids, 'queue dropped') end;
+end
+$$;
+
+comment on function _bury_orphans is
+  'Ends jobs of a dropped queue as dead; answers how many. Private.';
 
 -- sweep: the housekeeping of every queue, bounded to n jobs a lane. Claims do it for
--- their own queue; this is for queues that nobody claims from, for callers in other isolation
--- levels, and for pg_cron.
+-- their own queue; this is for queues that nobody claims from, or only above READ COMMITTED, and
+-- for history: call it from pg_cron.
 --
 -- Locks:  rows of the jobs concerned, skipping those that others hold: any number of sweeps may run
---         at once.
+--         at once. As _sweep_history.
 -- Raises: 22023 for n null or negative; 25001 if the transaction is not READ COMMITTED.
 -- Notes:  Looks at each lane from its bottom, so it also finds jobs stamped by a clock that was set
 --         back. While a snapshot is held, that means a walk past every job finished since: call it
@@ -2740,44 +4840,59 @@ language plpgsql
 volatile
 security definer
 set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
 as $$
 declare
-  queue_id bigint;
+  target_id bigint;
+  known boolean;
   swept record;
   recovered bigint := 0::bigint;
   exhausted bigint := 0::bigint;
   late bigint := 0::bigint;
   expired bigint := 0::bigint;
   purged bigint := 0::bigint;
+  dropped bigint := 0::bigint;
 begin
   if n is null or n < 0 then
     raise exception 'n must not be null or negative' using errcode = '22023';
   end if;
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'sweep needs a READ COMMITTED transaction'
-      using errcode = '25001',
-        hint = 'An old snapshot does not see the jobs that a sweep would pass.';
-  end if;
-  for queue_id in select q.id from queue q where q.current order by q.id loop
-    perform _advance_marks(queue_id);
-    swept := _sweep_queue(queue_id, n, whole => true);
+  perform _need_read_committed('sweep');
+  for target_id, known in
+    select q.id, bool_or(q.current) from queue q group by q.id order by q.id
+  loop
+    -- A dropped queue is visited only for what is left of it.
+    continue when not known and not exists (
+        select from job j
+        where j.lane_id between target_id << 16 and (target_id << 16) + 65535
+          and j.lane_id > 0)
+      and not exists (select from dead_job d where d.queue_id = target_id);
+    perform _advance_marks(target_id);
+    swept := _sweep_queue(target_id, n, whole => true);
     recovered := recovered + swept.recovered;
     exhausted := exhausted + swept.exhausted;
     late := late + swept.late;
     expired := expired + swept.expired;
     purged := purged + swept.purged;
+    if not known then
+      dropped := dropped + _bury_orphans(target_id, n);
+    end if;
   end loop;
   return query values
     ('recovered', recovered), ('exhausted', exhausted), ('late', late), ('expired', expired),
-    ('purged', purged);
+    ('purged', purged), ('dropped', dropped), ('history', _sweep_history());
 end
 $$;
 
 comment on function sweep is
-  'Housekeeping of every queue, at most n jobs a lane and n expired and purged. Answers (task, '
-  'count): recovered (lease ran out, ready again), exhausted (ran out at the last attempt, dead), '
-  'late (committed after the mark had passed, ready again), expired (past expires_at, dead), '
-  'purged (dead rows past keep_dead). Later versions may add tasks. Errors: 22023, 25001.';
+  'Housekeeping of every queue, at most n jobs a lane, and n expired, n purged and n dropped for '
+  'each queue. Answers (task, count): recovered (lease ran out, ready again), exhausted (ran out '
+  'at the last attempt, dead), late (committed after the mark had passed, ready again), expired '
+  '(past expires_at, dead), purged (dead rows past keep_dead), dropped (jobs of a dropped queue, '
+  'dead), history (days of done jobs past keep_done). Later versions may add tasks. Errors: '
+  '22023, 25001.';
 
 -- schema_version: the release this schema is at.
 --
@@ -2811,11 +4926,15 @@ select
   q.retry_max_delay,
   q.retry_jitter,
   q.expires_in,
+  coalesce(q.keep_done, '0') as keep_done,
   q.keep_dead,
+  d.name as dead_letter_queue,
   q.notify,
   q.max_payload,
+  q.paused,
   q.created_at
 from queue q
+left join queue d on d.id = q.dead_letter_queue_id and d.current
 where q.current;
 
 comment on view queues is 'Queues with their current settings.';
@@ -2830,9 +4949,13 @@ comment on column queues.retry_jitter is
   'The delay is multiplied with a number drawn uniformly from here.';
 comment on column queues.expires_in is
   'A job not finished this long after its run time is dead; null: never.';
+comment on column queues.keep_done is 'How long done jobs are kept; 0: not at all.';
 comment on column queues.keep_dead is 'How long dead jobs are kept.';
+comment on column queues.dead_letter_queue is
+  'In which its dead jobs become jobs; null: they become rows of dead_jobs.';
 comment on column queues.notify is 'Whether idle consumers are woken.';
 comment on column queues.max_payload is 'Bytes of the payload as JSON text.';
+comment on column queues.paused is 'Whether claims find nothing.';
 comment on column queues.created_at is 'Since when these settings hold for new jobs.';
 
 -- jobs: the live jobs as they stand, with every option resolved.
@@ -2842,11 +4965,12 @@ select
   q.name as queue,
   case
     when j.lease_until > c.clock then 'running'
+    when j.resume_at is not null then 'suspended'
     when j.run_at > c.clock then 'scheduled'
     else 'ready'
   end as state,
   ((j.lane_id & 65535) - 32768)::integer as priority,
-  j.run_at,
+  coalesce(j.resume_at, j.run_at) as run_at,
   j.enqueued_at,
   j.expires_at,
   j.attempt,
@@ -2861,6 +4985,10 @@ select
   coalesce(j.retry_delay, q.retry_delay) as retry_delay,
   coalesce(j.retry_max_delay, q.retry_max_delay) as retry_max_delay,
   coalesce(j.retry_jitter, q.retry_jitter) as retry_jitter,
+  coalesce(j.keep_done, '0') as keep_done,
+  j.dedup_key,
+  coalesce(j.redrives, 0) as redrives,
+  j.progress,
   j.headers,
   j.payload
 from job j
@@ -2871,8 +4999,8 @@ comment on view jobs is 'Live jobs with every option resolved.';
 comment on column jobs.job_id is 'Id.';
 comment on column jobs.queue is 'Name of the queue.';
 comment on column jobs.state is
-  'ready, scheduled (run_at in the future) or running. A job whose lease ran out is ready: the '
-  'next sweep frees it.';
+  'ready, scheduled (run_at in the future), suspended or running. A job whose lease ran out is '
+  'ready: the next sweep frees it.';
 comment on column jobs.priority is 'Higher runs first.';
 comment on column jobs.run_at is 'Not before this instant.';
 comment on column jobs.enqueued_at is 'Database clock at enqueue.';
@@ -2889,6 +5017,11 @@ comment on column jobs.retry_factor is 'Base of the exponential curve.';
 comment on column jobs.retry_delay is 'Delay before the second run.';
 comment on column jobs.retry_max_delay is 'Cap of the curve, before jitter.';
 comment on column jobs.retry_jitter is 'Range the delay is multiplied with.';
+comment on column jobs.keep_done is 'How long it is kept when it is finished.';
+comment on column jobs.dedup_key is
+  'As the producer gave it. One that runs may have passed it on to a successor.';
+comment on column jobs.redrives is 'How often it came back from the dead.';
+comment on column jobs.progress is 'What the handler last said with heartbeat.';
 comment on column jobs.headers is 'As the producer gave them.';
 comment on column jobs.payload is 'As the producer gave it.';
 
@@ -2908,6 +5041,15 @@ select
   coalesce(d.max_attempts, q.max_attempts) as max_attempts,
   d.token,
   d.worker,
+  coalesce(d.visibility_timeout, q.visibility_timeout) as visibility_timeout,
+  coalesce(d.retry_backoff, q.retry_backoff) as retry_backoff,
+  coalesce(d.retry_factor, q.retry_factor) as retry_factor,
+  coalesce(d.retry_delay, q.retry_delay) as retry_delay,
+  coalesce(d.retry_max_delay, q.retry_max_delay) as retry_max_delay,
+  coalesce(d.retry_jitter, q.retry_jitter) as retry_jitter,
+  d.dedup_key,
+  coalesce(d.redrives, 0) as redrives,
+  d.progress,
   d.headers,
   d.payload
 from dead_job d
@@ -2916,7 +5058,7 @@ join queue q on q.version = d.settings;
 comment on view dead_jobs is 'Dead jobs, kept for the queue''s keep_dead.';
 comment on column dead_jobs.job_id is 'Id, the same as in life.';
 comment on column dead_jobs.queue is 'Name of the queue it died in.';
-comment on column dead_jobs.reason is 'failed, max attempts exceeded or expired.';
+comment on column dead_jobs.reason is 'failed, max attempts exceeded, expired or queue dropped.';
 comment on column dead_jobs.error is 'Error of the last run.';
 comment on column dead_jobs.dead_at is 'Database clock when it died.';
 comment on column dead_jobs.priority is 'Its priority.';
@@ -2927,8 +5069,644 @@ comment on column dead_jobs.attempt is 'Runs used.';
 comment on column dead_jobs.max_attempts is 'Runs it had.';
 comment on column dead_jobs.token is 'Of its last claim.';
 comment on column dead_jobs.worker is 'Label of the last claimant.';
+comment on column dead_jobs.visibility_timeout is 'Length of a lease.';
+comment on column dead_jobs.retry_backoff is 'fixed, linear or exponential.';
+comment on column dead_jobs.retry_factor is 'Base of the exponential curve.';
+comment on column dead_jobs.retry_delay is 'Delay before the second run.';
+comment on column dead_jobs.retry_max_delay is 'Cap of the curve, before jitter.';
+comment on column dead_jobs.retry_jitter is 'Range the delay was multiplied with.';
+comment on column dead_jobs.dedup_key is 'Its key, which others may hold by now.';
+comment on column dead_jobs.redrives is 'How often it had come back from the dead.';
+comment on column dead_jobs.progress is 'What the handler last said with heartbeat.';
 comment on column dead_jobs.headers is 'As the producer gave them.';
 comment on column dead_jobs.payload is 'As the producer gave it.';
+
+-- done_jobs: history, with every option resolved.
+create or replace view done_jobs as
+select
+  d.id as job_id,
+  q.name as queue,
+  d.outcome,
+  d.result,
+  d.done_at,
+  d.keep_until,
+  d.priority,
+  d.run_at,
+  d.enqueued_at,
+  d.expires_at,
+  d.attempt,
+  coalesce(d.max_attempts, q.max_attempts) as max_attempts,
+  d.token,
+  d.worker,
+  d.last_error,
+  d.dedup_key,
+  coalesce(d.redrives, 0) as redrives,
+  d.progress,
+  d.headers,
+  d.payload
+from done_job d
+join queue q on q.version = d.settings
+where d.keep_until > (select _now());
+
+comment on view done_jobs is 'Finished and cancelled jobs of queues that keep them.';
+comment on column done_jobs.job_id is 'Id, the same as in life.';
+comment on column done_jobs.queue is 'Name of its queue.';
+comment on column done_jobs.outcome is 'acked or cancelled.';
+comment on column done_jobs.result is 'What the ack said.';
+comment on column done_jobs.done_at is 'Database clock when it ended.';
+comment on column done_jobs.keep_until is 'Until then it is shown here.';
+comment on column done_jobs.priority is 'Its priority.';
+comment on column done_jobs.run_at is 'When its last run was due.';
+comment on column done_jobs.enqueued_at is 'Database clock at enqueue.';
+comment on column done_jobs.expires_at is 'When it would have expired.';
+comment on column done_jobs.attempt is 'Runs used.';
+comment on column done_jobs.max_attempts is 'Runs it had.';
+comment on column done_jobs.token is 'Of its last claim.';
+comment on column done_jobs.worker is 'Label of the last claimant.';
+comment on column done_jobs.last_error is 'Error of its last failed run.';
+comment on column done_jobs.dedup_key is 'Its key, which others may hold by now.';
+comment on column done_jobs.redrives is 'How often it had come back from the dead.';
+comment on column done_jobs.progress is 'What the handler last said with heartbeat.';
+comment on column done_jobs.headers is 'As the producer gave them.';
+comment on column done_jobs.payload is 'As the producer gave it.';
+
+-- all_jobs: every job there is, live, dead or done, in one shape.
+create or replace view all_jobs as
+select
+  job_id,
+  queue,
+  state,
+  priority,
+  run_at,
+  enqueued_at,
+  expires_at,
+  attempt,
+  max_attempts,
+  token,
+  worker,
+  lease_until,
+  last_error,
+  visibility_timeout,
+  retry_backoff,
+  retry_factor,
+  retry_delay,
+  retry_max_delay,
+  retry_jitter,
+  dedup_key,
+  redrives,
+  headers,
+  payload,
+  progress,
+  null::jsonb as result,
+  null::text as reason,
+  null::timestamptz as ended_at
+from jobs
+union all
+select
+  job_id,
+  queue,
+  'dead' as state,
+  priority,
+  run_at,
+  enqueued_at,
+  expires_at,
+  attempt,
+  max_attempts,
+  token,
+  worker,
+  null as lease_until,
+  error as last_error,
+  visibility_timeout,
+  retry_backoff,
+  retry_factor,
+  retry_delay,
+  retry_max_delay,
+  retry_jitter,
+  dedup_key,
+  redrives,
+  headers,
+  payload,
+  progress,
+  null as result,
+  reason,
+  dead_at as ended_at
+from dead_jobs
+union all
+select
+  job_id,
+  queue,
+  case outcome when 'acked' then 'done' else outcome end as state,
+  priority,
+  run_at,
+  enqueued_at,
+  expires_at,
+  attempt,
+  max_attempts,
+  token,
+  worker,
+  null as lease_until,
+  last_error,
+  null as visibility_timeout,
+  null as retry_backoff,
+  null as retry_factor,
+  null as retry_delay,
+  null as retry_max_delay,
+  null as retry_jitter,
+  dedup_key,
+  redrives,
+  headers,
+  payload,
+  progress,
+  result,
+  null as reason,
+  done_at as ended_at
+from done_jobs;
+
+comment on view all_jobs is
+  'Every job that is kept: live, dead or done. What only some of them have is null for the others.';
+comment on column all_jobs.job_id is 'Id.';
+comment on column all_jobs.queue is 'Name of the queue.';
+comment on column all_jobs.state is
+  'ready, scheduled, suspended, running, dead, done or cancelled.';
+comment on column all_jobs.priority is 'Higher runs first.';
+comment on column all_jobs.run_at is 'When its next run is due, or its last one was.';
+comment on column all_jobs.enqueued_at is 'Database clock at enqueue.';
+comment on column all_jobs.expires_at is 'Dead if not finished by then; null: never.';
+comment on column all_jobs.attempt is 'Runs used.';
+comment on column all_jobs.max_attempts is 'Runs in all.';
+comment on column all_jobs.token is 'Of the latest claim.';
+comment on column all_jobs.worker is 'Label of the latest claimant.';
+comment on column all_jobs.lease_until is 'End of the lease, while it runs.';
+comment on column all_jobs.last_error is 'Error of the last failed run, or what it died of.';
+comment on column all_jobs.visibility_timeout is 'Length of a lease; null if done.';
+comment on column all_jobs.retry_backoff is 'fixed, linear or exponential; null if done.';
+comment on column all_jobs.retry_factor is 'Base of the exponential curve; null if done.';
+comment on column all_jobs.retry_delay is 'Delay before the second run; null if done.';
+comment on column all_jobs.retry_max_delay is 'Cap of the curve, before jitter; null if done.';
+comment on column all_jobs.retry_jitter is 'Range the delay is multiplied with; null if done.';
+comment on column all_jobs.dedup_key is 'As the producer gave it.';
+comment on column all_jobs.redrives is 'How often it came back from the dead.';
+comment on column all_jobs.headers is 'As the producer gave them.';
+comment on column all_jobs.payload is 'As the producer gave it.';
+comment on column all_jobs.progress is 'What the handler last said with heartbeat.';
+comment on column all_jobs.result is 'What the ack said, if done.';
+comment on column all_jobs.reason is
+  'Why, if dead: failed, max attempts exceeded, expired or queue dropped.';
+comment on column all_jobs.ended_at is 'Database clock when it died or was finished or cancelled.';
+
+-- _check_filter: refuses a queue or state that no job can have; null passes.
+--
+-- Locks:  none.
+-- Raises: JQ001 no such queue; 22023 unknown state.
+-- Notes:  A dropped queue still has dead and done jobs, so its name passes.
+create or replace function _check_filter(queue text, state text)
+returns void
+language plpgsql
+stable
+set search_path from current
+as $$
+begin
+  if queue is not null and not exists (
+    select from queue q where q.name = _check_filter.queue collate "C")
+  then
+    perform _find_queue(queue);
+  end if;
+  if state not in ('ready', 'scheduled', 'suspended', 'running', 'dead', 'done', 'cancelled') then
+    raise exception 'no such state'
+      using errcode = '22023',
+        detail = format('state = "%s"', left(state, 200)),
+        hint = 'It is ready, scheduled, suspended, running, dead, done or cancelled.';
+  end if;
+end
+$$;
+
+comment on function _check_filter is
+  'Refuses a queue name that was never used (JQ001) and an unknown state (22023). Private.';
+
+-- get_job: one job, live, dead or done.
+--
+-- Locks:  none.
+-- Raises: 22023 for null.
+-- Notes:  No row if there is no such job, or nothing of it was kept. A move from one table to
+--         another is one transaction, so a job is never seen twice, and never missed.
+create or replace function get_job(job_id bigint)
+returns setof all_jobs
+language plpgsql
+stable
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+begin
+  if job_id is null then
+    raise exception 'job_id must not be null' using errcode = '22023';
+  end if;
+  return query select a.* from all_jobs a where a.job_id = get_job.job_id;
+end
+$$;
+
+comment on function get_job is
+  'One row of all_jobs: the job, live, dead or done, with every option resolved (those of a done '
+  'job''s retries are not kept); no row if there is no such job any more. Errors: 22023.';
+
+-- list_jobs: jobs in id order, a page at a time.
+--
+-- Locks:  none.
+-- Raises: 22023 for null or negative n and an unknown state; JQ001 no such queue.
+-- Notes:  By keyset: the next page begins after the last id of this one, and costs no more than the
+--         first. A filter that few jobs meet reads many rows to fill a page.
+--         The ids come first, from the three tables in id order, then their jobs: ordering the view
+--         itself sorted every job after `after` for each page. Before PostgreSQL 17 each id is
+--         looked up in each day of history: hence the small step where a filter leaves a page
+--         unfilled.
+create or replace function list_jobs(
+  queue text default null,
+  state text default null,
+  worker text default null,
+  payload_has jsonb default null,
+  after bigint default 0,
+  n integer default 100
+)
+returns setof all_jobs
+language plpgsql
+stable
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+declare
+  place bigint := coalesce(after, 0);
+  step integer := least(n, 1000);
+  wanted integer := n;
+  page bigint[];
+  listed integer;
+begin
+  perform _check_filter(queue, state);
+  if n is null or n < 0 then
+    raise exception 'n must not be null or negative' using errcode = '22023';
+  end if;
+  while wanted > 0 loop
+    select array_agg(x.id order by x.id) into page
+    from (
+      select u.id
+      from (
+        (select j.id from job j
+          where j.id > place and coalesce(state, '') not in ('dead', 'done', 'cancelled')
+          order by j.id limit step)
+        union all
+        (select d.id from dead_job d
+          where d.id > place and coalesce(state, 'dead') = 'dead'
+          order by d.id limit step)
+        union all
+        (select d.id from done_job d
+          where d.id > place and coalesce(state, 'done') in ('done', 'cancelled')
+          order by d.id limit step)
+      ) u
+      order by u.id
+      limit step
+    ) x;
+    exit when page is null;
+    return query
+    select a.*
+    from all_jobs a
+    where a.job_id = any (page)
+      and (list_jobs.queue is null or a.queue = list_jobs.queue collate "C")
+      and (list_jobs.state is null or a.state = list_jobs.state)
+      and (list_jobs.worker is null or a.worker = list_jobs.worker)
+      and (payload_has is null or a.payload @> payload_has)
+    order by a.job_id
+    limit wanted;
+    get diagnostics listed = row_count;
+    wanted := wanted - listed;
+    place := page[cardinality(page)];
+    step := 200;
+  end loop;
+end
+$$;
+
+comment on function list_jobs is
+  'Jobs in id order, n at a time, beginning after the id `after`. Null filters let everything '
+  'through; payload_has: what the payload contains, in the sense of @>. Answers rows of all_jobs. '
+  'Errors: JQ001, 22023.';
+
+-- count_jobs: how many jobs there are, by queue and state.
+--
+-- Locks:  none.
+-- Raises: JQ001 no such queue; 22023 unknown state.
+-- Notes:  Exact, so it reads every job that it counts. queue_stats is the one to call often.
+create or replace function count_jobs(queue text default null, state text default null)
+returns setof job_count
+language plpgsql
+stable
+security definer
+set search_path from current
+set jit = off
+as $$
+begin
+  perform _check_filter(count_jobs.queue, count_jobs.state);
+  return query
+  select a.queue, a.state, count(*)
+  from all_jobs a
+  where (count_jobs.queue is null or a.queue = count_jobs.queue collate "C")
+    and (count_jobs.state is null or a.state = count_jobs.state)
+  group by a.queue, a.state
+  order by a.queue, a.state;
+end
+$$;
+
+comment on function count_jobs is
+  'Exact numbers of jobs: one row of job_count per queue and state that has any. Reads every job '
+  'it counts. Errors: JQ001, 22023.';
+
+-- queue_stats: the state of a queue in one row, at a cost that does not grow with it.
+--
+-- Locks:  none.
+-- Raises: JQ001 no such queue; 22023 for nulls and bound < 1.
+-- Notes:  Stable, so that all figures come from one snapshot. Each
+--         figure looks at no more than `bound` rows of each lane; one that reaches it is a
+--         lower limit, and exact is false. Running jobs lie between a lane's tail and the ready
+--         ones, so the first `bound` rows from there have them all, unless more than that run.
+create or replace function queue_stats(queue text, bound integer default 10000)
+returns queue_state
+language plpgsql
+stable
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  target constant queue := _find_queue(queue_stats.queue);
+  clock constant timestamptz := _now();
+  lane bigint;
+  tail timestamptz;
+  seen record;
+  oldest timestamptz;
+  told queue_state;
+begin
+  if bound is null or bound < 1 then
+    raise exception 'bound must be at least 1' using errcode = '22023';
+  end if;
+  told.queue := target.name;
+  told.paused := target.paused;
+  told.ready := 0;
+  told.scheduled := 0;
+  told.suspended := 0;
+  told.running := 0;
+  told.exact := true;
+  for lane, tail in
+    select l.id, m.tail
+    from (
+      select distinct i.id from lane i
+      where i.id between target.id << 16 and (target.id << 16) + 65535
+    ) l
+    left join lateral (
+      select k.tail from mark k where k.lane_id = l.id order by k.seq desc limit 1
+    ) m on m.tail <= clock
+  loop
+    select count(*) as seen, count(x.since) filter (where x.free) as ready,
+      min(x.since) filter (where x.free) as oldest
+    into seen
+    from (
+      select coalesce(j.lease_until, j.run_at) as since,
+        j.lease_until is null or j.lease_until <= clock as free
+      from job j
+      where j.lane_id = lane
+        and j.lane_id > 0
+        and j.run_at between coalesce(tail, '-infinity') and clock
+      order by j.run_at, j.id
+      limit bound
+    ) x;
+    told.ready := told.ready + seen.ready;
+    told.running := told.running + seen.seen - seen.ready;
+    oldest := least(oldest, seen.oldest);
+    told.exact := told.exact and seen.seen < bound;
+
+    select count(*) as seen into seen
+    from (
+      select from job j
+      where j.lane_id = lane and j.lane_id > 0 and j.run_at > clock and j.run_at < 'infinity'
+      limit bound
+    ) x;
+    told.scheduled := told.scheduled + seen.seen;
+    told.exact := told.exact and seen.seen < bound;
+
+    select count(*) as seen into seen
+    from (
+      select from job j
+      where j.lane_id = lane and j.lane_id > 0 and j.run_at = 'infinity'
+      limit bound
+    ) x;
+    told.suspended := told.suspended + seen.seen;
+    told.exact := told.exact and seen.seen < bound;
+  end loop;
+
+  select count(*), count(*) filter (where x.dead_at > clock - interval '1 minute')
+  into told.dead, told.dead_last_minute
+  from (
+    select d.dead_at from dead_job d
+    where d.queue_id = target.id order by d.dead_at desc limit bound
+  ) x;
+  if target.keep_done is not null then
+    select count(*) into told.done_last_minute
+    from (
+      select from done_job d
+      where d.queue_id = target.id and d.done_at > clock - interval '1 minute'
+      limit bound
+    ) x;
+  end if;
+  told.exact := told.exact and told.dead < bound and coalesce(told.done_last_minute, 0) < bound;
+  told.oldest_ready := clock - oldest;
+  return told;
+end
+$$;
+
+comment on function queue_stats is
+  'One row of queue_state. No figure looks at more than `bound` rows of a priority; where that '
+  'does not suffice it is a lower limit, and exact is false. Errors: JQ001, 22023.';
+
+-- _routines: the functions as they are now: signature, and a hash of body and attributes.
+--
+-- Locks:  none.
+-- Raises: nothing.
+-- Notes:  A body in SQL is stored as a tree that each version of PostgreSQL writes in its own way:
+--         of those only the attributes count.
+create or replace function _routines()
+returns setof routine
+language plpgsql
+stable
+set search_path from current
+set quote_all_identifiers = off
+as $$
+begin
+  return query
+  select p.oid::regprocedure::text,
+    md5(concat_ws('|', p.prosrc, p.prosecdef, p.provolatile, p.proconfig))
+  from pg_proc p
+  where p.pronamespace = (
+    select c.relnamespace from pg_class c where c.oid = 'routine'::regclass);
+end
+$$;
+
+comment on function _routines is 'The functions as they are now, hashed. Private.';
+
+-- doctor: what is wrong with the queues, or about to be, and what to do.
+--
+-- Locks:  none.
+-- Raises: nothing.
+-- Notes:  Looks at no more than 1,000 jobs of a lane. What the owner may not see of other sessions
+--         (pg_read_all_stats) it cannot tell.
+create or replace function doctor()
+returns table (severity text, finding text, subject text, detail text, hint text)
+language plpgsql
+volatile
+security definer
+set search_path from current
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  clock constant timestamptz := _now();
+begin
+  return query
+  select 'warning', 'long transaction', format('pid %s', a.pid),
+    format('%s, open for %s: %s', a.usename, date_trunc('second', clock - a.xact_start), a.state),
+    'While it is open nothing that it could still see is vacuumed: tables grow. End it, or '
+      'pg_terminate_backend(pid).'
+  from pg_stat_activity a
+  where a.xact_start < clock - interval '5 minutes'
+    -- Of another database it holds nothing back here; a walsender has none.
+    and (a.datname is null or a.datname = current_database())
+    and (a.backend_xmin is not null or a.backend_xid is not null)
+    and a.pid <> pg_backend_pid();
+
+  return query
+  select 'warning', 'prepared transaction', p.gid, format('since %s', p.prepared),
+    'As a long transaction. COMMIT PREPARED or ROLLBACK PREPARED it.'
+  from pg_prepared_xacts p
+  where p.database = current_database() and p.prepared < clock - interval '5 minutes';
+
+  return query
+  select 'warning', 'replication slot holds back vacuum', s.slot_name::text,
+    case when s.active then 'active' else 'not active' end,
+    'Drop it if nobody needs it any more.'
+  from pg_replication_slots s
+  where num_nonnulls(s.xmin, s.catalog_xmin) > 0 and not s.active;
+
+  return query
+  select 'warning', 'open producer', format('queue "%s"', q.name),
+    format('priority %s, since %s, pids %s', (l.id & 65535) - 32768, m.tail, p.pids),
+    'A transaction that enqueued is still open: its jobs come late, and sweeps have more to walk.'
+  from (select distinct i.id from lane i) l
+  join queue q on q.id = l.id >> 16 and q.current
+  cross join lateral (
+    select k.head, k.tail from mark k where k.lane_id = l.id order by k.seq desc limit 1
+  ) m
+  left join lateral (
+    select j.id from job j
+    where j.lane_id = l.id and j.lane_id > 0 and j.run_at <= m.tail
+    limit 1
+  ) j on true
+  cross join lateral (
+    select string_agg(k.pid::text, ', ' order by k.pid) as pids
+    from pg_locks k
+    where k.locktype = 'advisory'
+      and k.objsubid = 1
+      and k.mode = 'ShareLock'
+      and k.classid::bigint = (_lane_key(l.id) >> 32) & 4294967295
+      and k.objid::bigint = _lane_key(l.id) & 4294967295
+      and k.database = (select d.oid from pg_database d where d.datname = current_database())
+  ) p
+  where m.tail < least(m.head, clock - interval '1 minute')
+    and j.id is null
+    and p.pids is not null;
+
+  return query
+  select 'error', 'nobody sweeps', format('queue "%s"', q.name),
+    format('a lease ran out at %s', x.lease_until),
+    'Claims of the queue do it, under READ COMMITTED; or call sweep() every minute.'
+  from queue q
+  cross join lateral (
+    select min(y.lease_until) as lease_until
+    from (
+      select j.lease_until
+      from lane l
+      left join lateral (
+        select k.tail from mark k where k.lane_id = l.id order by k.seq desc limit 1
+      ) m on true
+      cross join lateral (
+        select r.lease_until from job r
+        where r.lane_id = l.id
+          and r.lane_id > 0
+          and r.run_at between coalesce(m.tail, '-infinity') and clock
+        order by r.run_at, r.id
+        limit 1000
+      ) j
+      where l.id between q.id << 16 and (q.id << 16) + 65535
+    ) y
+    where y.lease_until < clock - interval '1 minute'
+  ) x
+  where q.current and x.lease_until is not null;
+
+  return query
+  select case when s.paused then 'info' else 'warning' end,
+    case when s.paused then 'paused with jobs waiting' else 'backlog' end,
+    format('queue "%s"', q.name),
+    format('%s ready%s, the first for %s', s.ready, case when not s.exact then ' or more' end,
+      date_trunc('second', s.oldest_ready)),
+    case when s.paused then 'resume_queue when it may go on.'
+      else 'More workers, larger claims, or find out why none runs.' end
+  from queue q
+  cross join lateral queue_stats(q.name, 1000) s
+  where q.current and s.oldest_ready > interval '5 minutes';
+
+  return query
+  select 'warning', 'dead rows pile up', t.relname::text,
+    format('%s dead, %s live, last autovacuum %s', t.n_dead_tup, t.n_live_tup,
+      coalesce(t.last_autovacuum::text, 'never')),
+    'See whether autovacuum is on and what holds it back (long transactions, slots).'
+  from pg_stat_user_tables t
+  where t.schemaname = current_schema()
+    and t.n_dead_tup > 100000
+    and t.n_dead_tup > t.n_live_tup;
+
+  return query
+  select 'error', 'function changed', coalesce(i.signature, r.signature),
+    case when i.signature is null then 'new since the release was installed'
+      when r.signature is null then 'missing' else 'not as the release installed it' end,
+    'Find out who changed it and why; then downgrade one release and upgrade again, or restore it.'
+  from _routines() i
+  full join routine r on r.signature = i.signature
+  where i.hash is distinct from r.hash;
+
+  return query
+  select 'error', 'autovacuum is off', s.name, format('%s = %s', s.name, s.setting),
+    'Queues need it: switch it on.'
+  from pg_settings s
+  where s.name in ('autovacuum', 'track_counts') and s.setting = 'off';
+end
+$$;
+
+comment on function doctor is
+  'Findings about the queues, one row each, none if all is well: (severity error, warning or '
+  'info; finding, subject, detail, hint what to do): long transactions, open producers, leases '
+  'that nobody sweeps, backlogs, dead rows, functions that were changed, autovacuum off. Later '
+  'versions may add findings.';
 
 -- _capabilities: who may call what: the one place that says so.
 --
@@ -2959,17 +5737,39 @@ as $$
       ('release_many', 'function', '{worker}'),
       ('heartbeat', 'function', '{worker}'),
       ('heartbeat_many', 'function', '{worker}'),
+      ('require_lease', 'function', '{worker}'),
+      ('pop', 'function', '{worker}'),
       ('wait_begin', 'function', '{worker}'),
       ('wait_end', 'function', '{worker}'),
       ('next_run_at', 'function', '{worker,observer,admin}'),
       ('sweep', 'function', '{worker,admin}'),
       ('create_queue', 'function', '{admin}'),
+      ('alter_queue', 'function', '{admin}'),
+      ('pause_queue', 'function', '{admin}'),
+      ('resume_queue', 'function', '{admin}'),
+      ('purge_queue', 'function', '{admin}'),
+      ('drop_queue', 'function', '{admin}'),
+      ('cancel', 'function', '{admin}'),
+      ('promote', 'function', '{admin}'),
+      ('suspend', 'function', '{admin}'),
+      ('resume', 'function', '{admin}'),
+      ('reprioritize', 'function', '{admin}'),
+      ('redrive', 'function', '{admin}'),
+      ('redrive_queue', 'function', '{admin}'),
+      ('discard_dead', 'function', '{admin}'),
+      ('get_job', 'function', '{observer,admin}'),
+      ('list_jobs', 'function', '{observer,admin}'),
+      ('count_jobs', 'function', '{observer,admin}'),
+      ('queue_stats', 'function', '{observer,admin}'),
+      ('doctor', 'function', '{observer,admin}'),
       ('schema_version', 'function', '{producer,worker,observer,admin}'),
       ('grant_access', 'function', '{owner}'),
       ('revoke_access', 'function', '{owner}'),
       ('queues', 'view', '{observer,admin}'),
       ('jobs', 'view', '{observer,admin}'),
       ('dead_jobs', 'view', '{observer,admin}'),
+      ('done_jobs', 'view', '{observer,admin}'),
+      ('all_jobs', 'view', '{observer,admin}'),
       ('_now', 'function', '{observer,admin}')
   ) v (name, kind, capabilities)
   cross join lateral unnest(v.capabilities) c (capability)
@@ -2979,7 +5779,7 @@ comment on function _capabilities is
   'Which capability may use which function or view, one row each: the access matrix. Private.';
 
 -- _apply_grants: makes the privileges in this schema what access_grant and _capabilities say, and
--- nothing more. Each upgrade ends with it.
+-- nothing more. Each upgrade ends with it (_finish_release).
 --
 -- Locks:  access_grant against other writers; catalog rows.
 -- Raises: nothing.
@@ -3012,7 +5812,7 @@ begin
       select format('%s %s',
           case c.relkind when 'S' then 'sequence' else 'table' end, c.oid::regclass),
         c.relowner, c.relacl
-      from pg_class c where c.relnamespace = here and c.relkind in ('r', 'v', 'S')
+      from pg_class c where c.relnamespace = here and c.relkind in ('r', 'p', 'v', 'S')
       union all
       select format('schema %I', n.nspname), n.nspowner, n.nspacl
       from pg_namespace n where n.oid = here
@@ -3036,8 +5836,8 @@ end
 $$;
 
 comment on function _apply_grants is
-  'Makes the privileges in this schema what access_grant and _capabilities say. Private; each '
-  'upgrade calls it.';
+  'Makes the privileges in this schema what access_grant and _capabilities say. Private; '
+  '_finish_release calls it.';
 
 -- _check_access: refuses a capability or role that is not there.
 --
@@ -3078,7 +5878,8 @@ comment on function _check_access is 'Refuses an unknown capability or role (220
 -- grant_access: gives a role a capability: the functions and views that _capabilities lists for it.
 --
 -- Locks:  as _apply_grants.
--- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner.
+-- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner;
+--         25001 if the transaction is not READ COMMITTED: what others have revoked would come back.
 -- Notes:  Recorded, and applied again by each upgrade. Only the owner may call this.
 create or replace function grant_access(role name, capability text)
 returns void
@@ -3088,6 +5889,7 @@ security definer
 set search_path from current
 as $$
 begin
+  perform _need_read_committed('grant_access');
   perform _check_access(role, capability);
   lock table access_grant in share row exclusive mode;
   insert into access_grant (role, capability)
@@ -3098,13 +5900,15 @@ end
 $$;
 
 comment on function grant_access is
-  'Gives an existing role a capability: producer (enqueue), worker (claim and settle), observer '
-  '(look) or admin (queues, sweep, look). A role may have several. Owner only. Errors: 22023.';
+  'Gives an existing role a capability: producer (enqueue), worker (claim, settle, sweep), '
+  'observer (look) or admin (queues, single jobs, dead letters, sweep, look). A role may have '
+  'several. Owner only. Errors: 22023, 25001 (not READ COMMITTED).';
 
 -- revoke_access: takes a capability back from a role.
 --
 -- Locks:  as _apply_grants.
--- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner.
+-- Raises: 22023 for nulls, an unknown capability, a role that does not exist, and the owner;
+--         25001 if the transaction is not READ COMMITTED: what others have revoked would come back.
 -- Notes:  With its last capability the role also loses the use of the schema, and can be dropped.
 --         Only the owner may call this.
 create or replace function revoke_access(role name, capability text)
@@ -3115,6 +5919,7 @@ security definer
 set search_path from current
 as $$
 begin
+  perform _need_read_committed('revoke_access');
   perform _check_access(role, capability);
   lock table access_grant in share row exclusive mode;
   delete from access_grant a
@@ -3128,9 +5933,30 @@ $$;
 
 comment on function revoke_access is
   'Takes a capability back from a role; nothing happens if it had it not. Owner only. Errors: '
-  '22023.';
+  '22023, 25001 (not READ COMMITTED).';
 
-do $$ begin perform _apply_grants(); end $$;
+-- _finish_release: what each installation, upgrade and downgrade ends with.
+--
+-- Locks:  as _apply_grants.
+-- Raises: nothing.
+create or replace function _finish_release()
+returns void
+language plpgsql
+volatile
+set search_path from current
+as $$
+begin
+  perform _apply_grants();
+  delete from routine r;
+  insert into routine (signature, hash) select r.signature, r.hash from _routines() r;
+end
+$$;
+
+comment on function _finish_release is
+  'Gives recorded access again, and remembers the functions for doctor. Private; each upgrade '
+  'calls it.';
+
+do $$ begin perform _finish_release(); end $$;
 
 insert into alembic_version (version_num) values ('0001');
 

@@ -142,7 +142,7 @@ def build(root: Path) -> dict[str, str]:
     release = current(root)
     folder = f"{RELEASES}/{release}"
     tables = _join(source.text for source in found if source.section in TABLES)
-    routines = _join([*(source.text for source in found if source.section in ROUTINES), GRANTS])
+    routines = _join([*(source.text for source in found if source.section in ROUTINES), FINISH])
     files = {f"{folder}/routines.sql": BANNER + "\n" + routines}
     if release == FIRST:
         made = [made for source in found for made in source.created]
@@ -168,7 +168,7 @@ def build(root: Path) -> dict[str, str]:
 
 
 # Grants belong to roles, not to files: those recorded in access_grant are given again.
-GRANTS = "do $$ begin perform _apply_grants(); end $$;"
+FINISH = "do $$ begin perform _finish_release(); end $$;"
 
 HEADER = r"""
 -- pgq_sql, release {release}: a job queue in PostgreSQL 15 or newer, installed in one transaction:

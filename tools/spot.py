@@ -6,6 +6,8 @@ pgspot reads text, so what the installer settles at run time is written out for 
   pgspot accepts a path only if it sees one;
 * a body in SQL (`return …`), which pgspot cannot read, becomes a quoted one with that path: the one
   it is parsed under when it is created;
+* a variable of a row type of ours becomes a record: pgspot does not know the type and holds an
+  assignment to one field of it for a mistake;
 * created functions and views get their schema, the first of that path. Without it pgspot
   holds `create or replace` for unsafe: somebody might have put a function there before. Here
   nobody can: the prelude refuses a schema in which anyone but the owner may create.
@@ -34,6 +36,10 @@ def rendered(release: str) -> str:
         rf"set search_path = {PATH}\nas $$ select \1 $$;",
         sql,
         flags=re.MULTILINE | re.DOTALL,
+    )
+    rows = "|".join(re.findall(r"^create (?:table|type) (\w+)", sql, re.MULTILINE))
+    sql = re.sub(
+        rf"^(  \w+(?: constant)?) (?:{rows})( :=|;)", r"\1 record\2", sql, flags=re.MULTILINE
     )
     sql = re.sub(
         r"^(create (?:or replace )?(?:function|view)) (\w+)",

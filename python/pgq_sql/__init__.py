@@ -16,7 +16,19 @@ from .errors import (
     UnknownOption,
     VersionMismatch,
 )
-from .models import Enqueued, Extension, Heartbeat, Job, Outcome, Swept
+from .models import (
+    Enqueued,
+    Extension,
+    Finding,
+    Heartbeat,
+    Job,
+    JobCount,
+    JobState,
+    Letter,
+    Outcome,
+    QueueState,
+    Swept,
+)
 from .worker import Report, Worker
 
 __all__ = [
@@ -25,18 +37,23 @@ __all__ = [
     "DeadLetter",
     "Enqueued",
     "Extension",
+    "Finding",
     "Heartbeat",
     "InvalidArgument",
     "InvalidJson",
     "InvalidState",
     "Job",
+    "JobCount",
     "JobNotFound",
+    "JobState",
     "LeaseLost",
+    "Letter",
     "NotAllowed",
     "Outcome",
     "PayloadTooLarge",
     "PgqError",
     "QueueNotFound",
+    "QueueState",
     "Report",
     "Retry",
     "RunningJob",

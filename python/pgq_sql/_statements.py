@@ -11,28 +11,44 @@ from .errors import InvalidArgument
 
 # An argument has the same type in every function that takes it.
 TYPES = {
+    "after": "bigint",
+    "bound": "integer",
     "capability": "text",
+    "dead_ids": "bigint[]",
+    "dead_letter_queue": "text",
+    "dedup_key": "text",
+    "dedup_keys": "text[]",
+    "dedup_mode": "text",
     "delay": "interval",
     "delays": "interval[]",
+    "dry_run": "boolean",
     "error": "text",
     "errors": "text[]",
     "expires_in": "interval",
     "extend": "interval",
     "extends": "interval[]",
+    "force": "boolean",
     "headers": "jsonb",
     "job_id": "bigint",
     "job_ids": "bigint[]",
     "keep_dead": "interval",
+    "keep_done": "interval",
     "max_attempts": "integer",
     "max_payload": "integer",
     "n": "integer",
     "notify": "boolean",
     "options": "jsonb",
     "payload": "jsonb",
+    "payload_has": "jsonb",
     "payloads": "jsonb[]",
     "priorities": "integer[]",
     "priority": "integer",
+    "progress": "jsonb",
+    "progresses": "jsonb[]",
     "queue": "text",
+    "reset": "text[]",
+    "result": "jsonb",
+    "results": "jsonb[]",
     "retry_backoff": "text",
     "retry_delay": "interval",
     "retry_factor": "double precision",
@@ -41,6 +57,7 @@ TYPES = {
     "role": "name",
     "run_at": "timestamptz",
     "run_ats": "timestamptz[]",
+    "state": "text",
     "token": "bigint",
     "tokens": "bigint[]",
     "visibility_timeout": "interval",
@@ -51,6 +68,26 @@ PLURAL = {("enqueue_many", "headers"): "jsonb[]"}
 
 # Where None is a value (JSON's null) and not the absence of one.
 NULLABLE = frozenset({"payload", "payloads"})
+
+# What most functions cannot do without. None goes to them, whose refusal says more than that there
+# is no function with so few arguments; where such an argument is optional, its default is null.
+REQUIRED = frozenset(
+    {
+        "capability",
+        "dead_letter_queue",
+        "job_id",
+        "job_ids",
+        "queue",
+        "role",
+        "token",
+        "tokens",
+        "worker",
+    }
+)
+REQUIRED_BY = frozenset({("reprioritize", "priority")})
+
+# Where the longest timedelta means for ever.
+FOREVER = frozenset({"keep_dead", "keep_done"})
 
 Values = dict[str, object]
 
@@ -70,11 +107,11 @@ class Statements:
         }
 
     def call(self, function: str, arguments: Mapping[str, object]) -> tuple[bytes, Values]:
-        """The statement and its values; an argument that is None is left to its default."""
+        """The statement and its values; an option that is None is left to its default."""
         given = {
             name: value
             for name, value in arguments.items()
-            if value is not None or name in NULLABLE
+            if value is not None or may_be_null(function, name)
         }
         key = (function, *given)
         text = self._texts.get(key)
@@ -93,6 +130,8 @@ class Statements:
         return self.fill(f"select * from {{schema}}.{function}({arguments})")  # noqa: S608
 
     def _adapt(self, name: str, kind: str, value: object) -> object:
+        if value is None and name not in NULLABLE:
+            return None
         if not kind.endswith("[]"):
             return self._adapters[kind](name, value)
         if not isinstance(value, Sequence) or isinstance(value, str | bytes):
@@ -106,6 +145,11 @@ class Statements:
 def type_of(function: str, argument: str) -> str:
     """The SQL type of a function's argument."""
     return PLURAL.get((function, argument)) or TYPES[argument]
+
+
+def may_be_null(function: str, argument: str) -> bool:
+    """Whether None is sent as an argument of its own, and not left to the default."""
+    return argument in NULLABLE | REQUIRED or (function, argument) in REQUIRED_BY
 
 
 def _text(name: str, value: object) -> str:
@@ -133,9 +177,11 @@ def _truth(name: str, value: object) -> bool:
     return value
 
 
-def _duration(name: str, value: object) -> timedelta:
+def _duration(name: str, value: object) -> timedelta | str:
     if not isinstance(value, timedelta):
         raise _wrong(name, "timedelta", value)
+    if value == timedelta.max and name in FOREVER:
+        return "infinity"
     return value
 
 

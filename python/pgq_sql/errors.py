@@ -68,7 +68,7 @@ class VersionMismatch(PgqError):
 
 
 class PayloadTooLarge(PgqError):
-    """Payload or headers exceed the queue's `max_payload`."""
+    """Payload, headers or result exceed the queue's `max_payload`, or progress its 65536 bytes."""
 
     code = "JQ007"
 

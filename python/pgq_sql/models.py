@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 
@@ -74,3 +74,91 @@ class Swept:
 
     task: str
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter that `redrive_queue` replayed; `job_id` is the new job, None in a dry run."""
+
+    ordinal: int
+    letter_id: int
+    queue: str
+    job_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """A job as it stands: live, dead or done. What only some have is None for the others."""
+
+    job_id: int
+    queue: str
+    state: str
+    """ready, scheduled, suspended, running, dead, done or cancelled."""
+    priority: int
+    run_at: datetime
+    enqueued_at: datetime
+    expires_at: datetime | None
+    attempt: int
+    max_attempts: int
+    token: int
+    worker: str | None
+    lease_until: datetime | None
+    last_error: str | None
+    visibility_timeout: timedelta | None
+    retry_backoff: str | None
+    retry_factor: float | None
+    retry_delay: timedelta | None
+    retry_max_delay: timedelta | None
+    retry_jitter: tuple[float, float] | None
+    dedup_key: str | None
+    redrives: int
+    headers: dict[str, Any] | None
+    payload: Any
+    progress: Any
+    result: Any
+    reason: str | None
+    """Why it is dead."""
+    ended_at: datetime | None
+
+
+KEPT_COLUMNS = len(fields(JobState))
+"""A later schema may answer more of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobCount:
+    """How many jobs of a queue are in a state."""
+
+    queue: str
+    state: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """The state of a queue. Unless `exact`, some figure is a lower limit."""
+
+    queue: str
+    paused: bool
+    ready: int
+    scheduled: int
+    suspended: int
+    running: int
+    dead: int
+    oldest_ready: timedelta | None
+    """For how long the first ready job has been due."""
+    done_last_minute: int | None
+    """None if the queue keeps no history."""
+    dead_last_minute: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that `doctor` found: how bad, what, where, and what to do."""
+
+    severity: str
+    finding: str
+    subject: str
+    detail: str
+    hint: str

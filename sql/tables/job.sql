@@ -24,6 +24,12 @@ create table job (
   worker text,
   last_error text,
   expires_at timestamptz,
+  expires_in interval,
+  keep_done interval,
+  resume_at timestamptz,
+  redrives integer,
+  dedup_key text collate "C",
+  progress jsonb,
   max_attempts integer,
   visibility_timeout interval,
   retry_backoff text,
@@ -45,8 +51,8 @@ create index job_claim on job (lane_id, run_at, id) where lane_id > 0;
 create index job_expires on job (expires_at) where expires_at is not null;
 
 comment on table job is
-  'Live jobs. Inserted by enqueue, claimed by claim, settled by ack, retry, release, dead_letter, '
-  'sweep.';
+  'Live jobs. Inserted by enqueue, redrive and as dead letters; claimed by claim; settled by ack, '
+  'retry, release, dead_letter; removed by sweep, cancel, purge_queue and drop_queue too.';
 comment on column job.id is 'Never used twice; order within one instant of one lane.';
 comment on column job.lane_id is 'queue_id * 65536 + priority + 32768, see table lane.';
 comment on column job.run_at is 'Not before this instant; also the order within a lane.';
@@ -58,6 +64,14 @@ comment on column job.attempt is 'Runs begun and not given back; 1 in the first 
 comment on column job.worker is 'Label of the current claimant.';
 comment on column job.last_error is 'Error of the last failed run, at most 8192 characters.';
 comment on column job.expires_at is 'Dead if not finished by then; null: never.';
+comment on column job.expires_in is 'As set for this job: expires_at is counted with it anew.';
+comment on column job.keep_done is
+  'How long it is kept when it is finished, as the queue said at enqueue; null: not at all.';
+comment on column job.resume_at is
+  'The run_at to go back to; not null: suspended, and run_at is infinity.';
+comment on column job.redrives is 'How often it came back from the dead; null: never.';
+comment on column job.dedup_key is 'What its producer named it, see table dedup; null: none.';
+comment on column job.progress is 'What the handler last said with heartbeat.';
 comment on column job.max_attempts is
   'Set for this job; null: as that version of the queue says. So the six below.';
 comment on column job.visibility_timeout is 'Length of a lease.';

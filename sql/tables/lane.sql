@@ -14,6 +14,6 @@ create table lane (
 create index lane_id on lane (id);
 
 comment on table lane is
-  'Lanes, one per queue and priority in use; may list one twice. Written by create_queue, enqueue '
-  'and enqueue_many.';
+  'Lanes, one per queue and priority in use; may list one twice. Written by whatever '
+  'makes a queue or puts a job into a lane, removed by drop_queue.';
 comment on column lane.id is 'queue_id * 65536 + priority + 32768.';

@@ -18,9 +18,12 @@ create table queue (
   retry_max_delay interval not null,
   retry_jitter numrange not null,
   expires_in interval,
+  keep_done interval,
   keep_dead interval not null,
+  dead_letter_queue_id bigint,
   notify boolean not null,
   max_payload integer not null,
+  paused boolean not null default false,
   created_at timestamptz not null
 );
 
@@ -28,7 +31,8 @@ create unique index queue_name on queue (name) where current;
 create index queue_versions on queue (id, version);
 
 comment on table queue is
-  'Queues, one row per version of their settings. Written by create_queue; read by every function.';
+  'Queues, one row per version of their settings. Written by create_queue, alter_queue, '
+  'pause_queue, resume_queue, drop_queue; read by every function.';
 comment on column queue.version is
   'Version of the settings, over all queues; job.settings names one.';
 comment on column queue.id is
@@ -45,9 +49,16 @@ comment on column queue.retry_jitter is
   'The delay is multiplied with a number drawn uniformly from here.';
 comment on column queue.expires_in is
   'A job not finished this long after its run time is dead. Null: never.';
+comment on column queue.keep_done is
+  'How long finished jobs are kept in done_job. Null: not at all. Infinity (PostgreSQL 17 or '
+  'later): forever.';
 comment on column queue.keep_dead is
   'How long dead jobs are kept. Infinity (PostgreSQL 17 or later): forever.';
+comment on column queue.dead_letter_queue_id is
+  'The queue in which its dead jobs become jobs. Null: they become rows of dead_job.';
 comment on column queue.notify is 'Whether idle consumers are woken.';
 comment on column queue.max_payload is
   'Bytes of the payload as JSON text; the headers have the same bound.';
+comment on column queue.paused is
+  'Whether claims find nothing. Not a setting: changed in place, the same in the next version.';
 comment on column queue.created_at is 'Database clock when this version was made.';

@@ -62,14 +62,18 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    counts = [
-        int(value)
-        for report in terminalreporter.getreports("passed")
-        for name, value in report.user_properties
-        if name == "assertions"
-    ]
-    if counts:
-        terminalreporter.write_line(f"pgTAP: {sum(counts)} assertions in {len(counts)} files")
+    for counted, text in {
+        "assertions": "pgTAP: {} assertions in {} files",
+        "calls": "odd arguments: {} calls",
+    }.items():
+        counts = [
+            int(value)
+            for report in terminalreporter.getreports("passed")
+            for name, value in report.user_properties
+            if name == counted
+        ]
+        if counts:
+            terminalreporter.write_line(text.format(sum(counts), len(counts)))
     if LABEL in config.stash:
         terminalreporter.write_line(f"tested on {config.stash[LABEL]}")
 

@@ -32,7 +32,7 @@ SQLSTATES = frozenset(
 )
 
 # Granting takes identifiers, which no static statement can.
-DYNAMIC_SQL = frozenset({"_apply_grants", "_revoke_all", "revoke_access"})
+DYNAMIC_SQL = frozenset({"_add_done_day", "_apply_grants", "_sweep_history"})
 
 # Columns that claim, heartbeat and release change: in an index they would end HOT updates.
 HOT_COLUMNS = frozenset({"attempt", "last_error", "lease_until", "token", "worker"})

@@ -284,7 +284,10 @@ def _started(bindir: Path) -> Server:
     if account is not None:
         shutil.chown(folder, account)
     data, log = folder / "data", folder / "log"
-    options = (f"--{name}={value}" for name, value in SETTINGS.items())
+    settings = dict(SETTINGS)
+    if (bindir.parent / "lib" / "plpgsql_check.so").exists():
+        settings["shared_preload_libraries"] = "plpgsql_check"  # for test_coverage
+    options = (f"--{name}={value}" for name, value in settings.items())
     sockets = f"-c listen_addresses= -k {folder} {' '.join(options)}"
 
     def close() -> None:

@@ -8,6 +8,8 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from servers import Connection
 
 DOCUMENTED = {"JQ001", "JQ002", "JQ003", "JQ004", "JQ005", "JQ006", "JQ007", "22023"}
@@ -23,11 +25,15 @@ USUAL = {
     "tokens": "array[1, 1]::bigint[]",
     "role": "current_user",
     "capability": "'producer'",
+    "dead_letter_queue": "'q'",
+    "priority": "1",
 }
 
 ODD = {
     "text": [
-        "''", "'a''b\"%s $1 \\'", "repeat('x', 101)", "repeat('é', 60)", "E'\\n'", "'😀'", "'Q'",
+        "''", "'a''b\"%s $1 \\'", "repeat('x', 100)", "repeat('x', 101)",
+        "repeat('é', 60)", "E'\\n'", "'😀'", "'Q'",
+        "'q' collate \"POSIX\"",
     ],
     "name": ["''", "'no such'"],
     "integer": ["0", "-1", "2147483647", "-2147483648"],
@@ -85,7 +91,9 @@ def calls(conn: Connection) -> list[str]:
     return made
 
 
-def test_odd_arguments_are_answered_or_refused(conn: Connection) -> None:
+def test_odd_arguments_are_answered_or_refused(
+    conn: Connection, record_property: Callable[[str, object], None]
+) -> None:
     conn.execute("select pgq_sql.create_queue('q')")
     conn.execute("select pgq_sql.enqueue_many('q', array_fill('{}'::jsonb, array[20]))")
     before = functions_and_tables(conn)
@@ -98,6 +106,7 @@ def test_odd_arguments_are_answered_or_refused(conn: Connection) -> None:
         except psycopg.Error as error:
             if error.sqlstate not in DOCUMENTED:
                 wrong.append(f"{error.sqlstate} {str(error).splitlines()[0]}: {call}")
+    record_property("calls", len(made))
     assert not wrong, "\n".join(wrong)
     assert len(made) > 400
     assert functions_and_tables(conn) == before

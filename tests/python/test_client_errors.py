@@ -159,3 +159,21 @@ class TestEncoders:
             pytest.raises(pgq_sql.InvalidArgument),
         ):
             client.enqueue("q")
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("create_queue", 1),
+        ("enqueue", 1),
+        ("claim", 2),
+        ("ack", 2),
+        ("retry_many", 2),
+        ("reprioritize", 2),
+        ("redrive_queue", 1),
+        ("grant_access", 2),
+    ],
+)
+def test_none_for_what_is_required(client: Client, method: str, arguments: int) -> None:
+    with pytest.raises(pgq_sql.InvalidArgument):
+        getattr(client, method)(*[None] * arguments)

@@ -8,16 +8,43 @@ from typing import Any
 
 import pytest
 
-from pgq_sql import Client, Enqueued, Extension, Heartbeat, Job, Outcome, Swept
-from pgq_sql._statements import PLURAL, TYPES, type_of
+from pgq_sql import (
+    Client,
+    Enqueued,
+    Extension,
+    Finding,
+    Heartbeat,
+    Job,
+    JobCount,
+    JobState,
+    Letter,
+    Outcome,
+    QueueState,
+    Swept,
+)
+from pgq_sql._statements import PLURAL, TYPES, may_be_null, type_of
 from servers import Connection
 
 # What the client has of its own.
 OWN = {"check", "close"}
 
-OUTCOMES = ("ack_many", "dead_letter_many", "enqueue_many", "release_many", "retry_many")
+OUTCOMES = (
+    "ack_many",
+    "dead_letter_many",
+    "enqueue_many",
+    "redrive",
+    "release_many",
+    "retry_many",
+)
 ANSWERS: dict[str, Any] = {
     "claim": Job,
+    "count_jobs": JobCount,
+    "doctor": Finding,
+    "get_job": JobState,
+    "list_jobs": JobState,
+    "pop": Job,
+    "queue_stats": QueueState,
+    "redrive_queue": Letter,
     "enqueue": Enqueued,
     "heartbeat": Heartbeat,
     "heartbeat_many": Extension,
@@ -32,6 +59,12 @@ ARGUMENTS = """
       p.proargnames[1:p.pronargs], p.proargtypes::oid[]) with ordinality a (name, type, place)
     where p.pronamespace = 'pgq_sql'::regnamespace and p.proname !~ '^_'
     order by p.proname, a.place"""
+REQUIRED = """
+    select p.proname::text, a.name
+    from pg_proc p
+    cross join unnest(p.proargnames[1:p.pronargs - p.pronargdefaults]) a (name)
+    where p.pronamespace = 'pgq_sql'::regnamespace and p.proname !~ '^_'
+    order by p.proname"""
 COLUMNS = """
     select p.proname::text as function, a.name, a.place
     from pg_proc p
@@ -95,3 +128,12 @@ def test_arguments_have_the_types_that_they_are_sent_as(conn: Connection) -> Non
 def test_answers_have_the_columns_as_fields(conn: Connection, function: str) -> None:
     columns = [column for name, column, _ in conn.execute(COLUMNS) if name == function]
     assert columns == [field.name for field in fields(ANSWERS[function])]
+
+
+def test_none_for_what_is_required_reaches_the_function(conn: Connection) -> None:
+    """Which refuses it. Left out, it would be a call of a function that does not exist."""
+    required: list[tuple[str, str]] = [
+        (str(function), str(name)) for function, name in conn.execute(REQUIRED)
+    ]
+    assert ("ack", "token") in required
+    assert [one for one in required if not may_be_null(*one)] == []

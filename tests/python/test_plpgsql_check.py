@@ -19,6 +19,10 @@ ACCEPTED = {
     # The oid of this schema's own table is the same for a statement, not for all time.
     ("_idle_key", "routine is marked as STABLE, should be IMMUTABLE"),
     ("_lane_key", "routine is marked as STABLE, should be IMMUTABLE"),
+    # It locks rows, which a stable function may not.
+    ("_dead_ids", "routine is marked as VOLATILE, should be STABLE"),
+    # Its loop ends by RETURN alone.
+    ("_take_key", "control reached end of function without RETURN"),
 }
 
 

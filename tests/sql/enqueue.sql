@@ -2,7 +2,7 @@
 begin;
 set local search_path = pgq_sql, tap, public;
 \ir support/clock.sql
-select plan(34);
+select plan(39);
 select create_queue('q', max_payload => 100);
 
 select is((select outcome from enqueue('q')), 'inserted', 'a job needs a queue only');
@@ -89,6 +89,19 @@ select is((select count(*) from jobs where payload in ('1', '2', '3')), 3::bigin
 select throws_ok(
   $$ select * from enqueue_many('nowhere', '{}') $$, 'JQ001', null,
   'an unknown queue is refused even without payloads');
+
+-- An interval compares as if years had 360 days, and counts as if they had 365.25.
+select throws_ok(
+  format('select enqueue(%L, delay => %L)', 'q', d), '22023', null, d || ' is no delay')
+from unnest(array['-12 mons 360 days', '289 years']) d;
+select throws_ok(
+  $$ select enqueue_many('q', '{1}', delays => '{-12 mons 360 days}') $$, '22023', null,
+  'nor in a batch');
+select throws_ok(
+  $$ select enqueue('q', visibility_timeout => '-4 years 1461 days') $$, '22023', null,
+  'a lease of no time is refused');
+select throws_ok(
+  $$ select enqueue('q', expires_in => '289 years') $$, '22023', null, 'nor may expiry be so far');
 
 select * from finish();
 rollback;

@@ -1,7 +1,7 @@
 -- The _many forms: one row per item in input order, and no item stops another.
 begin;
 set local search_path = pgq_sql, tap, public;
-select plan(14);
+select plan(23);
 select create_queue('q', max_attempts => 2, retry_delay => '0');
 select enqueue_many('q', array_fill('{}'::jsonb, array[10]));
 
@@ -46,10 +46,32 @@ select results_eq(
        array['1 min', null]::interval[]) $$,
   $$ values ('extended', false, interval '1 min'), ('gone', true, null) $$, 'heartbeat_many');
 select is_empty($$ select * from ack_many('{}', '{}') $$, 'no items, no rows');
+
+-- A job may be named twice, with its token and with another.
+create function pg_temp.one() returns bigint language sql as
+  $$ delete from pgq_sql.job; select pgq_sql.enqueue('q');
+     select job_id from pgq_sql.claim('q', 'w') $$;
+select results_eq(
+  format($$ select ordinal, outcome from %s(array[%2$s, %2$s, %2$s]::bigint[], array[9, 1, 1]) $$,
+    name, pg_temp.one()),
+  format($$ values (1::bigint, %L), (2, %L), (3, %L) $$, stale, first, second),
+  name || ': the right token does it, once')
+from (values
+  -- ack_many ends all that it can before it judges the rest.
+  ('ack_many', 'gone', 'acked', 'gone'),
+  ('retry_many', 'lost', 'retried', 'lost'),
+  ('release_many', 'lost', 'released', 'lost'),
+  ('dead_letter_many', 'lost', 'dead', 'gone'),
+  ('heartbeat_many', 'lost', 'extended', 'extended')
+) v (name, stale, first, second);
 select throws_ok(format('select %s', call), '22023', null, call || ' is refused')
 from unnest(array[
   'ack_many(null, null)',
   'ack_many(array[1], array[1, 2])',
+  'ack_many(''{{1,2}}'', ''{{1,2}}'')',
+  'retry_many(''{{1,2}}'', ''{{1,2}}'')',
+  'heartbeat_many(''{{1,2}}'', ''{{1,2}}'')',
+  'ack_many(''[2:3]={1,2}'', ''[2:3]={1,2}'')',
   'retry_many(array[1], array[1], array[''a'', ''b''])',
   'release_many(array[null]::bigint[], array[1])',
   'heartbeat_many(array[1], array[1], array[''-1 s'']::interval[])'

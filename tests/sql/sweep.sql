@@ -7,7 +7,8 @@ select create_queue('q', max_attempts => 2, visibility_timeout => '10 s', keep_d
 
 select results_eq(
   $$ select task, count from sweep() $$,
-  $$ values ('recovered', 0::bigint), ('exhausted', 0), ('late', 0), ('expired', 0), ('purged', 0) $$,
+  $$ values ('recovered', 0::bigint), ('exhausted', 0), ('late', 0), ('expired', 0), ('purged', 0),
+    ('dropped', 0), ('history', 0) $$,
   'nothing to do');
 select throws_ok($$ select sweep(null) $$, '22023', null, 'n null is refused');
 select throws_ok($$ select sweep(-1) $$, '22023', null, 'n negative is refused');

@@ -20,9 +20,12 @@ create table queue (
   retry_max_delay interval not null,
   retry_jitter numrange not null,
   expires_in interval,
+  keep_done interval,
   keep_dead interval not null,
+  dead_letter_queue_id bigint,
   notify boolean not null,
   max_payload integer not null,
+  paused boolean not null default false,
   created_at timestamptz not null
 );
 
@@ -30,7 +33,8 @@ create unique index queue_name on queue (name) where current;
 create index queue_versions on queue (id, version);
 
 comment on table queue is
-  'Queues, one row per version of their settings. Written by create_queue; read by every function.';
+  'Queues, one row per version of their settings. Written by create_queue, alter_queue, '
+  'pause_queue, resume_queue, drop_queue; read by every function.';
 comment on column queue.version is
   'Version of the settings, over all queues; job.settings names one.';
 comment on column queue.id is
@@ -47,11 +51,18 @@ comment on column queue.retry_jitter is
   'The delay is multiplied with a number drawn uniformly from here.';
 comment on column queue.expires_in is
   'A job not finished this long after its run time is dead. Null: never.';
+comment on column queue.keep_done is
+  'How long finished jobs are kept in done_job. Null: not at all. Infinity (PostgreSQL 17 or '
+  'later): forever.';
 comment on column queue.keep_dead is
   'How long dead jobs are kept. Infinity (PostgreSQL 17 or later): forever.';
+comment on column queue.dead_letter_queue_id is
+  'The queue in which its dead jobs become jobs. Null: they become rows of dead_job.';
 comment on column queue.notify is 'Whether idle consumers are woken.';
 comment on column queue.max_payload is
   'Bytes of the payload as JSON text; the headers have the same bound.';
+comment on column queue.paused is
+  'Whether claims find nothing. Not a setting: changed in place, the same in the next version.';
 comment on column queue.created_at is 'Database clock when this version was made.';
 
 -- lane: the (queue, priority) pairs that hold or held jobs. A claim visits a queue's lanes in
@@ -70,8 +81,8 @@ create table lane (
 create index lane_id on lane (id);
 
 comment on table lane is
-  'Lanes, one per queue and priority in use; may list one twice. Written by create_queue, enqueue '
-  'and enqueue_many.';
+  'Lanes, one per queue and priority in use; may list one twice. Written by whatever '
+  'makes a queue or puts a job into a lane, removed by drop_queue.';
 comment on column lane.id is 'queue_id * 65536 + priority + 32768.';
 
 -- mark: per lane, from where claims and sweeps have to look. Append-only; the highest seq counts.
@@ -144,6 +155,12 @@ create table job (
   worker text,
   last_error text,
   expires_at timestamptz,
+  expires_in interval,
+  keep_done interval,
+  resume_at timestamptz,
+  redrives integer,
+  dedup_key text collate "C",
+  progress jsonb,
   max_attempts integer,
   visibility_timeout interval,
   retry_backoff text,
@@ -165,8 +182,8 @@ create index job_claim on job (lane_id, run_at, id) where lane_id > 0;
 create index job_expires on job (expires_at) where expires_at is not null;
 
 comment on table job is
-  'Live jobs. Inserted by enqueue, claimed by claim, settled by ack, retry, release, dead_letter, '
-  'sweep.';
+  'Live jobs. Inserted by enqueue, redrive and as dead letters; claimed by claim; settled by ack, '
+  'retry, release, dead_letter; removed by sweep, cancel, purge_queue and drop_queue too.';
 comment on column job.id is 'Never used twice; order within one instant of one lane.';
 comment on column job.lane_id is 'queue_id * 65536 + priority + 32768, see table lane.';
 comment on column job.run_at is 'Not before this instant; also the order within a lane.';
@@ -178,6 +195,14 @@ comment on column job.attempt is 'Runs begun and not given back; 1 in the first 
 comment on column job.worker is 'Label of the current claimant.';
 comment on column job.last_error is 'Error of the last failed run, at most 8192 characters.';
 comment on column job.expires_at is 'Dead if not finished by then; null: never.';
+comment on column job.expires_in is 'As set for this job: expires_at is counted with it anew.';
+comment on column job.keep_done is
+  'How long it is kept when it is finished, as the queue said at enqueue; null: not at all.';
+comment on column job.resume_at is
+  'The run_at to go back to; not null: suspended, and run_at is infinity.';
+comment on column job.redrives is 'How often it came back from the dead; null: never.';
+comment on column job.dedup_key is 'What its producer named it, see table dedup; null: none.';
+comment on column job.progress is 'What the handler last said with heartbeat.';
 comment on column job.max_attempts is
   'Set for this job; null: as that version of the queue says. So the six below.';
 comment on column job.visibility_timeout is 'Length of a lease.';
@@ -189,6 +214,29 @@ comment on column job.retry_jitter is
   'The delay is multiplied with a number drawn uniformly from here.';
 comment on column job.headers is 'A JSON object of the producer''s, for tracing and the like.';
 comment on column job.payload is 'The work, as the producer gave it.';
+
+-- dedup: who holds a dedup key of a queue: the live job that no second one may stand beside.
+--
+-- A table and not a unique index on job: when a running job's key passes to its successor, only
+-- this row changes. Were it the job's own row, a producer that stays open would hold up the
+-- heartbeat and the ack of a job that runs.
+--
+-- A row whose job is gone means nothing (_take_key takes it over). They are rare: whoever ends a
+-- job removes its row, except where a producer is just passing the key on.
+create table dedup (
+  queue_id bigint not null,
+  key text collate "C" not null,
+  job_id bigint not null,
+  primary key (queue_id, key)
+) with (
+  fillfactor = 80
+);
+
+comment on table dedup is
+  'Dedup keys in use. Written by enqueue and enqueue_many (_take_key), removed with the job.';
+comment on column dedup.queue_id is 'The queue: keys of two queues never meet.';
+comment on column dedup.key is 'As the producer gave it, 1 to 1000 bytes.';
+comment on column dedup.job_id is 'The job that holds it; 0 while that is being inserted.';
 
 -- dead_job: jobs that will not run again, whole, until sweep purges them after keep_dead.
 create table dead_job (
@@ -202,6 +250,11 @@ create table dead_job (
   attempt integer not null,
   worker text,
   expires_at timestamptz,
+  expires_in interval,
+  keep_done interval,
+  redrives integer,
+  dedup_key text collate "C",
+  progress jsonb,
   max_attempts integer,
   visibility_timeout interval,
   retry_backoff text,
@@ -211,7 +264,8 @@ create table dead_job (
   retry_jitter numrange,
   headers jsonb,
   payload jsonb not null,
-  reason text not null check (reason in ('failed', 'max attempts exceeded', 'expired')),
+  reason text not null check (
+    reason in ('failed', 'max attempts exceeded', 'expired', 'queue dropped')),
   error text,
   dead_at timestamptz not null
 );
@@ -219,7 +273,8 @@ create table dead_job (
 create index dead_job_dead_at on dead_job (queue_id, dead_at);
 
 comment on table dead_job is
-  'Dead jobs with everything kept. Written by _bury, purged by sweep after the queue''s keep_dead.';
+  'Dead jobs with everything kept. Written by _bury; removed by redrive, discard_dead, and by '
+  'sweep after the queue''s keep_dead.';
 comment on column dead_job.id is 'The job''s id.';
 comment on column dead_job.queue_id is 'The queue it died in.';
 comment on column dead_job.priority is 'Its priority.';
@@ -230,6 +285,11 @@ comment on column dead_job.token is 'Its last token: never falls, not even if th
 comment on column dead_job.attempt is 'Runs used.';
 comment on column dead_job.worker is 'Label of the last claimant.';
 comment on column dead_job.expires_at is 'When it would have expired.';
+comment on column dead_job.expires_in is 'As set for this job.';
+comment on column dead_job.keep_done is 'How long it would have been kept when done.';
+comment on column dead_job.redrives is 'How often it had come back from the dead; null: never.';
+comment on column dead_job.dedup_key is 'Its key, which others may hold by now.';
+comment on column dead_job.progress is 'What the handler last said with heartbeat.';
 comment on column dead_job.max_attempts is
   'As set for this job; null: as that version of the queue says. So the six below.';
 comment on column dead_job.visibility_timeout is 'Length of a lease.';
@@ -240,9 +300,74 @@ comment on column dead_job.retry_max_delay is 'Cap of the curve, before jitter.'
 comment on column dead_job.retry_jitter is 'Range the delay was multiplied with.';
 comment on column dead_job.headers is 'As the producer gave them.';
 comment on column dead_job.payload is 'As the producer gave it.';
-comment on column dead_job.reason is 'Why: failed, max attempts exceeded or expired.';
+comment on column dead_job.reason is
+  'Why: failed, max attempts exceeded, expired or queue dropped.';
 comment on column dead_job.error is 'Error of the last run, at most 8192 characters.';
 comment on column dead_job.dead_at is 'Database clock when it died.';
+
+-- done_job: finished and cancelled jobs of queues that keep history. Append-only, and dropped by
+-- whole days: deleting a history of millions costs as much WAL as writing it, and leaves dead rows.
+--
+-- A job names its day itself: keep_until is when it ended plus the queue's keep_done at enqueue.
+-- The partition of a day is made by the first job that needs it (_add_done_day); sweep drops a day
+-- when it is over. What is kept forever has a partition of its own.
+create table done_job (
+  id bigint not null,
+  queue_id bigint not null,
+  priority integer not null,
+  outcome text not null check (outcome in ('acked', 'cancelled')),
+  run_at timestamptz not null,
+  enqueued_at timestamptz not null,
+  settings bigint not null,
+  token bigint not null,
+  attempt integer not null,
+  max_attempts integer,
+  worker text,
+  expires_at timestamptz,
+  redrives integer,
+  dedup_key text collate "C",
+  headers jsonb,
+  payload jsonb not null,
+  progress jsonb,
+  result jsonb,
+  last_error text,
+  done_at timestamptz not null,
+  keep_until timestamptz not null,
+  primary key (id, keep_until)
+) partition by range (keep_until);
+
+create index done_job_done_at on done_job (queue_id, done_at);
+
+comment on table done_job is
+  'History: jobs that were acked or cancelled, by the day on which they may go. Written by ack, '
+  'ack_many, pop and cancel (_keep); its days are dropped by sweep.';
+comment on column done_job.id is 'The job''s id.';
+comment on column done_job.queue_id is 'Its queue.';
+comment on column done_job.priority is 'Its priority.';
+comment on column done_job.outcome is 'acked or cancelled.';
+comment on column done_job.run_at is 'When its last run was due.';
+comment on column done_job.enqueued_at is 'Database clock at enqueue.';
+comment on column done_job.settings is 'queue.version that it was enqueued under.';
+comment on column done_job.token is 'Its last token.';
+comment on column done_job.attempt is 'Runs used.';
+comment on column done_job.max_attempts is
+  'As set for this job; null: as that version of the queue says.';
+comment on column done_job.worker is 'Label of the last claimant.';
+comment on column done_job.expires_at is 'When it would have expired.';
+comment on column done_job.redrives is 'How often it had come back from the dead; null: never.';
+comment on column done_job.dedup_key is 'Its key, which others may hold by now.';
+comment on column done_job.headers is 'As the producer gave them.';
+comment on column done_job.payload is 'As the producer gave it.';
+comment on column done_job.progress is 'What the handler last said with heartbeat.';
+comment on column done_job.result is 'What the ack said.';
+comment on column done_job.last_error is 'Error of its last failed run.';
+comment on column done_job.done_at is 'Database clock when it ended.';
+comment on column done_job.keep_until is 'Until then views show it; its day is dropped after that.';
+
+-- done_job_forever: the part of done_job that is never dropped.
+create table done_job_forever partition of done_job for values from ('infinity') to (maxvalue);
+
+comment on table done_job_forever is 'History that is kept forever.';
 
 -- access_grant: what grant_access gave, so that an upgrade can give it again to new functions and
 -- take it back from those that a capability lost. A regrole follows a renamed role, and is written
@@ -258,6 +383,18 @@ comment on table access_grant is
   '_apply_grants.';
 comment on column access_grant.role is 'An existing role.';
 comment on column access_grant.capability is 'producer, worker, observer or admin.';
+
+-- routine: what the functions of this release looked like when they were installed, so that doctor
+-- can tell if somebody has changed one since.
+create table routine (
+  signature text primary key,
+  hash text not null
+);
+
+comment on table routine is
+  'The functions as they were installed. Written by each installation and upgrade, read by doctor.';
+comment on column routine.signature is 'Name and argument types.';
+comment on column routine.hash is 'MD5 of body and attributes.';
 
 -- claimed_job: a row of claim. A type of its own, so that it can gain attributes without a change
 -- of claim's signature.
@@ -292,3 +429,48 @@ comment on column claimed_job.lease_until is 'End of the lease.';
 comment on column claimed_job.observed_at is
   'Database clock at the claim: lease_until - observed_at is the lease on the caller''s own clock.';
 comment on column claimed_job.last_error is 'Error of the last failed run; null if none.';
+
+-- job_count: a row of count_jobs.
+create type job_count as (
+  queue text,
+  state text,
+  count bigint
+);
+
+comment on type job_count is 'How many jobs of a queue are in a state.';
+comment on column job_count.queue is 'Name of the queue.';
+comment on column job_count.state is
+  'ready, scheduled, suspended, running, dead, done or cancelled.';
+comment on column job_count.count is 'How many.';
+
+-- queue_state: the row of queue_stats.
+create type queue_state as (
+  queue text,
+  paused boolean,
+  ready bigint,
+  scheduled bigint,
+  suspended bigint,
+  running bigint,
+  dead bigint,
+  oldest_ready interval,
+  done_last_minute bigint,
+  dead_last_minute bigint,
+  exact boolean
+);
+
+comment on type queue_state is 'The state of a queue, as queue_stats answers it.';
+comment on column queue_state.queue is 'Name of the queue.';
+comment on column queue_state.paused is 'Whether claims find nothing.';
+comment on column queue_state.ready is
+  'Jobs that are due and under no lease, also while the queue is paused.';
+comment on column queue_state.scheduled is 'Jobs whose run time is to come.';
+comment on column queue_state.suspended is 'Jobs that wait for resume.';
+comment on column queue_state.running is 'Jobs under a lease.';
+comment on column queue_state.dead is 'Rows of dead_jobs.';
+comment on column queue_state.oldest_ready is
+  'For how long the first ready job has been due, or its last lease over; null if none is.';
+comment on column queue_state.done_last_minute is
+  'Jobs finished or cancelled in the last minute; null if the queue keeps no history.';
+comment on column queue_state.dead_last_minute is 'Jobs that died in the last minute.';
+comment on column queue_state.exact is
+  'False if a figure reached the bound: it is a lower limit then.';

@@ -1,5 +1,5 @@
 -- _apply_grants: makes the privileges in this schema what access_grant and _capabilities say, and
--- nothing more. Each upgrade ends with it.
+-- nothing more. Each upgrade ends with it (_finish_release).
 --
 -- Locks:  access_grant against other writers; catalog rows.
 -- Raises: nothing.
@@ -32,7 +32,7 @@ begin
       select format('%s %s',
           case c.relkind when 'S' then 'sequence' else 'table' end, c.oid::regclass),
         c.relowner, c.relacl
-      from pg_class c where c.relnamespace = here and c.relkind in ('r', 'v', 'S')
+      from pg_class c where c.relnamespace = here and c.relkind in ('r', 'p', 'v', 'S')
       union all
       select format('schema %I', n.nspname), n.nspowner, n.nspacl
       from pg_namespace n where n.oid = here
@@ -56,5 +56,5 @@ end
 $$;
 
 comment on function _apply_grants is
-  'Makes the privileges in this schema what access_grant and _capabilities say. Private; each '
-  'upgrade calls it.';
+  'Makes the privileges in this schema what access_grant and _capabilities say. Private; '
+  '_finish_release calls it.';

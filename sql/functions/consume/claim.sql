@@ -8,6 +8,7 @@
 --         candidates are an array of row addresses and the planner is pinned: it cannot become
 --         anything but range scans of job_claim, whatever the statistics say. A row that changed
 --         since this statement's snapshot is left for the next claim.
+--         A paused queue gives nothing, and is looked after all the same.
 --         A session's claims also keep house (_keep_house), at most every 50 ms for each queue.
 create or replace function claim(
   queue text,
@@ -29,9 +30,9 @@ declare
   clock timestamptz := _now();
   target record;
 begin
-  select q.id, q.version, q.visibility_timeout, q.max_attempts into target
+  select q.id, q.version, q.visibility_timeout, q.max_attempts, q.paused into target
   from queue q
-  where q.name = claim.queue and q.current;
+  where q.name = claim.queue collate "C" and q.current;
 
   if not coalesce(target.id > 0 and octet_length(worker) between 1 and 200
     and visibility_timeout is null, false)
@@ -85,7 +86,7 @@ begin
         limit n
         for update skip locked
       ) ready
-      limit greatest(n, 0)
+      limit case when target.paused then 0 else greatest(n, 0) end
     ))
     returning j.id, j.token, j.payload, j.headers, j.attempt, j.max_attempts, j.settings, j.lane_id,
       j.run_at, j.enqueued_at, j.lease_until, j.last_error
@@ -105,6 +106,6 @@ $$;
 
 comment on function claim is
   'Takes up to n ready jobs of the queue under a lease of visibility_timeout (default: the '
-  'job''s), highest priority first, then by run time and id. worker: a label of 1 to 200 bytes. '
-  'Answers claimed_job rows in that order; none if nothing is ready or n <= 0. Each claim raises '
-  'the job''s token and attempt. Errors: JQ001, 22023.';
+  'job''s), highest priority first, then by run time and id; none while the queue is paused. '
+  'worker: a label of 1 to 200 bytes. Answers claimed_job rows in that order; none if nothing is '
+  'ready or n <= 0. Each claim raises the job''s token and attempt. Errors: JQ001, 22023.';

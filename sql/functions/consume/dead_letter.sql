@@ -1,6 +1,6 @@
 -- dead_letter: ends a job as dead, whatever attempts it has left.
 --
--- Locks:  the job's row.
+-- Locks:  as dead_letter_many.
 -- Raises: 22023 for nulls.
 create or replace function dead_letter(job_id bigint, token bigint, error text default 'failed')
 returns text
@@ -15,5 +15,6 @@ end
 $$;
 
 comment on function dead_letter is
-  'Ends a job as dead: it moves to dead_job with reason ''failed'' and the error, at most 8192 '
-  'characters. Answers ''dead'', ''lost'' or ''gone'' as in ack. Errors: 22023.';
+  'Ends a job as dead: it moves to dead_job, or into the dead letter queue of its queue, with '
+  'reason ''failed'' and the error, at most 8192 characters. Answers ''dead'', ''lost'' or '
+  '''gone'' as in ack. Errors: 22023.';

@@ -1,6 +1,6 @@
 -- dead_letter_many: ends many jobs as dead, each on its own merits.
 --
--- Locks:  the rows, in id order.
+-- Locks:  the rows, in id order; as _bury.
 -- Raises: 22023 for arrays with nulls or of unequal length.
 create or replace function dead_letter_many(
   job_ids bigint[],

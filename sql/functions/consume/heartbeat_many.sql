@@ -2,11 +2,12 @@
 --
 -- Locks:  the rows, in id order.
 -- Raises: 22023 for arrays with nulls or of unequal length, and for bad durations.
--- Notes:  A HOT update: lease_until is in no index.
+-- Notes:  A HOT update: neither lease_until nor progress is in any index.
 create or replace function heartbeat_many(
   job_ids bigint[],
   tokens bigint[],
-  extends interval[] default null
+  extends interval[] default null,
+  progresses jsonb[] default null
 )
 returns table (
   ordinal bigint,
@@ -30,16 +31,20 @@ declare
   batch record;
   done bigint[];
   ends timestamptz[];
+  too_large bigint[];
 begin
-  perform _check_items(job_ids, tokens, array[_dims(extends)]);
+  perform _check_items(job_ids, tokens, array[_dims(extends), _dims(progresses)]);
   perform _check_lease('extend', e) from unnest(extends) e;
+  too_large := array(
+    select u.id from unnest(job_ids, progresses) u (id, progress)
+    where octet_length(u.progress::text) > 65536);
   batch := _in_id_order(job_ids);
   if batch.repeated then
     perform _lock_in_order(batch.ids);
     for i in 1..cardinality(job_ids) loop
       return query
       select i::bigint, h.job_id, h.outcome, h.lease_until, h.observed_at
-      from heartbeat_many(job_ids[i:i], tokens[i:i], extends[i:i]) h;
+      from heartbeat_many(job_ids[i:i], tokens[i:i], extends[i:i], progresses[i:i]) h;
     end loop;
     return;
   end if;
@@ -49,10 +54,13 @@ begin
     set lease_until = clock + coalesce(
       _exact(extends[batch.places[width_bucket(j.id, batch.ids)]]),
       j.visibility_timeout,
-      (select q.visibility_timeout from queue q where q.version = j.settings))
+      (select q.visibility_timeout from queue q where q.version = j.settings)),
+      progress = coalesce(
+        progresses[batch.places[width_bucket(j.id, batch.ids)]], j.progress)
     where j.id = any (batch.ids)
       and j.token = tokens[batch.places[width_bucket(j.id, batch.ids)]]
       and j.lease_until > clock
+      and j.id <> all (too_large)
     returning j.id, j.lease_until
   )
   select coalesce(array_agg(u.id order by u.id), '{}'), array_agg(u.lease_until order by u.id)
@@ -62,6 +70,7 @@ begin
   return query
   select u.ordinal, u.job_id,
     case when done[width_bucket(u.job_id, done)] = u.job_id then 'extended'
+      when u.job_id = any (too_large) then 'progress too large'
       else _absent(u.job_id) end,
     case when done[width_bucket(u.job_id, done)] = u.job_id
       then ends[width_bucket(u.job_id, done)] end,
@@ -72,6 +81,7 @@ $$;
 
 comment on function heartbeat_many is
   'Renews many leases. extends has one element per job, a null one meaning the job''s visibility '
-  'timeout. Answers one row per item in input order: (ordinal from 1, job_id, outcome, '
-  'lease_until and observed_at as in heartbeat). A stale item does not touch the others. Errors: '
-  '22023.';
+  'timeout; progresses likewise, null leaving it as it is. Answers one row per item in input '
+  'order: (ordinal from 1, job_id, outcome, lease_until and observed_at as in heartbeat). A stale '
+  'item does not touch the others, nor one with progress above 65536 bytes: ''progress too '
+  'large'', not renewed. Errors: 22023.';

@@ -3,7 +3,8 @@
 -- Locks:  none.
 -- Raises: JQ001 no such queue; 22023 for null.
 -- Notes:  For a consumer that wants to sleep until then. Leases that may run out earlier are not
---         counted: claims find those by polling. Jobs waiting at infinity are not due.
+--         counted: claims find those by polling. Jobs waiting at infinity are not due, and
+--         nothing is while the queue is paused.
 create or replace function next_run_at(queue text)
 returns timestamptz
 language plpgsql
@@ -37,10 +38,11 @@ begin
       limit 1
     ) first_job
     where l.id between target.id << 16 and (target.id << 16) + 65535
+      and not target.paused
   );
 end
 $$;
 
 comment on function next_run_at is
   'When the queue''s next unclaimed job is due: a past instant if one is ready, null if there is '
-  'none. Errors: JQ001, 22023.';
+  'none or the queue is paused. Errors: JQ001, 22023.';

@@ -1,7 +1,8 @@
 -- create_queue: makes a queue, unless one of that name is there already.
 --
--- Locks:  the name: of two creators at once the second waits for the first.
--- Raises: 22023 for a bad name or setting; JQ005 unknown option.
+-- Locks:  as _change_queues, if there is none; with keep_done as _add_done_day.
+-- Raises: 22023 for a bad name or setting; JQ001 no such dead letter queue; JQ005 unknown option;
+--         25001 if it has a dead letter queue and the transaction is not READ COMMITTED.
 -- Notes:  Null for a setting means its default. A queue that is there is left unchanged, so that
 --         deploy scripts may call this each time.
 create or replace function create_queue(
@@ -14,7 +15,9 @@ create or replace function create_queue(
   retry_max_delay interval default null,
   retry_jitter numrange default null,
   expires_in interval default null,
+  keep_done interval default null,
   keep_dead interval default null,
+  dead_letter_queue text default null,
   notify boolean default null,
   max_payload integer default null,
   options jsonb default '{}'
@@ -25,49 +28,47 @@ volatile
 security definer
 set search_path from current
 as $$
-#variable_conflict use_column
+#variable_conflict use_variable
 declare
-  new_id bigint;
+  made queue;
 begin
   perform _check_queue_name(queue);
-  perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
-    retry_factor, retry_delay, retry_max_delay, retry_jitter);
-  perform _check_duration('keep_dead', keep_dead, forever => true);
-  if not max_payload between 1 and 268435455 then
-    raise exception 'max_payload is out of range'
-      using errcode = '22023',
-        detail = format('max_payload = %s', max_payload),
-        hint = 'It is 1 to 268435455 bytes, the most a jsonb value holds.';
-  end if;
   perform _check_options(options);
-
-  insert into queue (
-    name, max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay,
-    retry_max_delay, retry_jitter, expires_in, keep_dead, notify, max_payload, created_at
-  ) values (
-    create_queue.queue, coalesce(create_queue.max_attempts, 5),
-    coalesce(_exact(create_queue.visibility_timeout), '30 s'),
-    coalesce(create_queue.retry_backoff, 'exponential'), coalesce(create_queue.retry_factor, 2),
-    coalesce(_exact(create_queue.retry_delay), '500 ms'),
-    coalesce(_exact(create_queue.retry_max_delay), '5 min'),
-    coalesce(create_queue.retry_jitter, '[0.8,1.2]'), _exact(create_queue.expires_in),
-    coalesce(case when isfinite(create_queue.keep_dead) then _exact(create_queue.keep_dead)
-      else create_queue.keep_dead end, '14 days'), coalesce(create_queue.notify, true),
-    coalesce(create_queue.max_payload, 1048576), _now()
-  )
-  on conflict (name) where current do nothing
-  returning id into new_id;
-  if new_id is null then
+  made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, '{}');
+  if exists (select from queue q where q.name = create_queue.queue collate "C" and q.current) then
     return false;
   end if;
-  insert into lane (id) values ((new_id << 16) + 32768);
+  perform _change_queues(linking => dead_letter_queue is not null);
+  -- Again, now that a dead letter queue cannot go.
+  made := _settings(null, max_attempts, visibility_timeout, retry_backoff, retry_factor,
+    retry_delay, retry_max_delay, retry_jitter, expires_in, keep_done, keep_dead,
+    dead_letter_queue, notify, max_payload, '{}');
+  made.version := nextval(pg_get_serial_sequence('queue', 'version'));
+  made.id := nextval(pg_get_serial_sequence('queue', 'id'));
+  made.current := true;
+  made.name := queue;
+  made.paused := false;
+  made.created_at := _now();
+  insert into queue overriding system value values (made.*)
+  on conflict (name) where current do nothing;
+  if not found then
+    return false;
+  end if;
+  insert into lane (id) values ((made.id << 16) + 32768);
+  if made.keep_done is not null then
+    perform _add_done_day(made.created_at + made.keep_done);
+  end if;
   return true;
 end
 $$;
 
 comment on function create_queue is
-  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, not beginning with '
-  'pgq. Settings and defaults: max_attempts 5 runs, visibility_timeout 30 s, retry_backoff '
-  'exponential, retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, retry_jitter '
-  '[0.8,1.2], expires_in none, keep_dead 14 days, notify true, max_payload 1048576 bytes. Answers '
-  'true if made, false if it was there (left unchanged). Errors: 22023, JQ005.';
+  'Makes a queue. Name: 1 to 100 bytes of ASCII letters, digits and _ - . : /, the '
+  'beginning "pgq." is reserved. Settings and defaults: max_attempts 5 runs, visibility_timeout '
+  '30 s, retry_backoff exponential, retry_factor 2, retry_delay 500 ms, retry_max_delay 5 min, '
+  'retry_jitter [0.8,1.2], expires_in none, keep_done 0 (no history of done jobs), keep_dead 14 '
+  'days, dead_letter_queue none (dead jobs go to dead_jobs), notify true, max_payload 1048576 '
+  'bytes. Answers true if made, false if it was there (left unchanged). Errors: 22023, JQ001, '
+  'JQ005; 25001 with a dead_letter_queue above READ COMMITTED.';

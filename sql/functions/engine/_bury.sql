@@ -1,8 +1,13 @@
--- _bury: moves jobs that no longer run into dead_job, in the statement that removes them.
+-- _bury: ends jobs as dead: they become rows of dead_job, or letters in the dead letter queue of
+-- their queue.
 --
--- Locks:  the rows, which the caller has locked already.
--- Raises: nothing.
--- Notes:  errors are per id; with them, ids must ascend. A null one leaves the last error standing.
+-- Locks:  the rows, which the caller has locked already; a producer's locks in the lanes of dead
+--         letter queues (_announce); as _entomb.
+-- Raises: nothing: what cannot become a letter becomes a row of dead_job. Claims bury what expired
+--         in any queue, so an error here would stop them all.
+-- Notes:  errors as in _entomb. The dead letter queue is the one that the queue has now, not when
+--         the job was enqueued. A queue that others send letters to cannot be dropped; were it gone
+--         all the same, the job would be among the dead.
 create or replace function _bury(ids bigint[], reason text, errors text[] default null)
 returns bigint
 language plpgsql
@@ -13,28 +18,48 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
+#variable_conflict use_column
 declare
-  clock constant timestamptz := _now();
-  buried bigint;
+  boxes bigint[] := array[]::bigint[];
+  box bigint;
+  buried bigint := 0::bigint;
 begin
-  with removed as (
-    delete from job j where j.id = any (ids) returning j.*
-  )
-  insert into dead_job (
-    id, queue_id, priority, run_at, enqueued_at, settings, token, attempt, worker, expires_at,
-    max_attempts, visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay,
-    retry_jitter, headers, payload, reason, error, dead_at
-  )
-  select
-    r.id, r.lane_id >> 16, (r.lane_id & 65535) - 32768, r.run_at, r.enqueued_at, r.settings,
-    r.token, r.attempt, r.worker, r.expires_at, r.max_attempts, r.visibility_timeout,
-    r.retry_backoff, r.retry_factor, r.retry_delay, r.retry_max_delay, r.retry_jitter, r.headers,
-    r.payload, _bury.reason,
-    coalesce(left(errors[width_bucket(r.id, ids)], 8192), r.last_error), clock
-  from removed r;
-  get diagnostics buried = row_count;
+  for box in
+    select distinct x.box
+    from (
+      select (
+        select q.dead_letter_queue_id from queue q where q.id = j.lane_id >> 16 and q.current
+      ) as box
+      from job j where j.id = any (ids)
+    ) x
+    where x.box is not null
+    order by 1
+  loop
+    perform _announce((box << 16) + 32768);
+    boxes := boxes || box;
+  end loop;
+  if cardinality(boxes) = 0 then
+    return _entomb(ids, reason, errors, boxes);
+  end if;
+
+  begin
+    buried := _entomb(ids, reason, errors, boxes);
+  exception when program_limit_exceeded then
+    -- Which of them it is, only trying tells.
+    if cardinality(ids) = 1 then
+      return _entomb(ids, reason, errors, array[]::bigint[]);
+    end if;
+    for i in 1..cardinality(ids) loop
+      buried := buried + _bury(ids[i:i], reason, errors[i:i]);
+    end loop;
+    return buried;
+  end;
+  foreach box in array boxes loop
+    perform _wake(box);
+  end loop;
   return buried;
 end
 $$;
 
-comment on function _bury is 'Moves locked jobs to dead_job; answers how many. Private.';
+comment on function _bury is
+  'Moves locked jobs to dead_job or into a dead letter queue; answers how many. Private.';

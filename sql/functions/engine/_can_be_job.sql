@@ -2,7 +2,7 @@
 --
 -- Locks:  none.
 -- Raises: nothing.
--- Notes:  Null for headers, priority, delay or run_at means not given.
+-- Notes:  Null for headers, priority, delay or run_at means not given. delay as in _check_duration.
 create or replace function _can_be_job(
   payload jsonb,
   headers jsonb,
@@ -19,7 +19,9 @@ return coalesce(octet_length(payload::text) <= max_payload, false)
   and (headers is null
     or jsonb_typeof(headers) = 'object' and octet_length(headers::text) <= max_payload)
   and (priority is null or priority between -32768 and 32767)
-  and (delay is null or delay between '0' and '9007199254740 ms')
+  and (delay is null
+    or delay between '0' and '9007199254740 ms'
+      and date_part('epoch', delay) between 0 and 9007199254.74)
   and (run_at is null
     or isfinite(run_at) and run_at <= clock + interval '9007199254740 ms');
 

@@ -3,6 +3,8 @@
 --
 -- Locks:  none.
 -- Raises: 22023.
+-- Notes:  Compared twice: PostgreSQL compares with years of 360 days, and _exact counts 365.25, so
+--         that '-1 year 360 days' is 0 for the first and minus five days for the second.
 create or replace function _check_duration(
   what text,
   duration interval,
@@ -14,7 +16,9 @@ immutable
 set search_path from current
 as $$
 begin
-  if duration is null or duration between '0' and '9007199254740 ms'
+  if duration is null
+    or (duration between '0' and '9007199254740 ms'
+      and date_part('epoch', duration) between 0 and 9007199254.74)
     or (forever and not isfinite(duration) and duration > '0')
   then
     return;

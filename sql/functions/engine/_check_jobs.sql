@@ -1,4 +1,4 @@
--- _check_jobs: words the error of a batch of which some item cannot become a job.
+-- _check_jobs: refuses a batch of which some item cannot become a job.
 --
 -- Locks:  none.
 -- Raises: JQ007, 22023; DETAIL names the first such item.
@@ -27,6 +27,9 @@ begin
     u.payload, u.headers, u.priority, u.delay, u.run_at, target.max_payload, _now())
   order by u.ordinal
   limit 1;
+  if not found then
+    return;
+  end if;
   begin
     perform _check_job(target, suspect.payload, suspect.headers, coalesce(suspect.priority, 0),
       suspect.delay, suspect.run_at);

@@ -10,7 +10,7 @@ set search_path from current
 as $$
 begin
   perform _check_duration(what, duration);
-  if duration < '1 ms' then
+  if date_part('epoch', duration) < 0.001 then
     raise exception '% must be at least 1 ms', what
       using errcode = '22023', detail = format('%s = %s', what, duration);
   end if;

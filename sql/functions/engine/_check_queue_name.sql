@@ -12,13 +12,13 @@ begin
   if queue is null then
     raise exception 'queue must not be null' using errcode = '22023';
   end if;
-  if queue !~ '^[A-Za-z0-9_.:/-]{1,100}$' then
+  if queue collate "C" !~ '^[A-Za-z0-9_.:/-]{1,100}$' then
     raise exception 'queue name is not valid'
       using errcode = '22023',
         detail = format('queue "%s"', left(queue, 200)),
         hint = 'A name has 1 to 100 bytes: ASCII letters, digits and _ - . : /';
   end if;
-  if starts_with(queue, 'pgq.') then
+  if starts_with(queue collate "C", 'pgq.') then
     raise exception 'queue name is reserved'
       using errcode = '22023',
         detail = format('queue "%s"', queue),

@@ -2,7 +2,8 @@
 --
 -- Locks:  none.
 -- Raises: 22023 if the name is null; JQ001 if there is no such queue.
--- Notes:  enqueue and claim look for themselves, in the query that fetches what else they need, and
+-- Notes:  The collation is said because an argument brings the one of the caller's column along.
+--         enqueue and claim look for themselves, in the query that fetches what else they need, and
 --         come here for the error.
 create or replace function _find_queue(queue text)
 returns queue
@@ -13,7 +14,7 @@ as $$
 declare
   found_queue queue;
 begin
-  select * into found_queue from queue q where q.name = _find_queue.queue and q.current;
+  select * into found_queue from queue q where q.name = _find_queue.queue collate "C" and q.current;
   if found then
     return found_queue;
   end if;

@@ -10,5 +10,4 @@ language sql
 volatile
 return pg_try_advisory_lock(_idle_key(queue_id)) and pg_advisory_unlock(_idle_key(queue_id));
 
-comment on function _nobody_waits is
-  'Whether certainly no consumer of the queue is idle. Private.';
+comment on function _nobody_waits is 'Whether certainly no consumer of the queue is idle. Private.';

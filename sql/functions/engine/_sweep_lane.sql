@@ -3,8 +3,9 @@
 --
 -- Locks:  rows of at most n jobs, skipping those that others hold; a producer's locks (_announce).
 -- Raises: nothing.
--- Notes:  All of them lie between tail and head, so no index on lease_until is needed; `whole`
---         looks from the bottom of the lane instead, for a clock that was set back. A lease that
+-- Notes:  All of them lie between tail and head, so no index on lease_until is needed; above the
+--         head only while somebody holds the job that it stands at (_lapsed). `whole` looks from
+--         the bottom of the lane instead, for a clock that was set back. A lease that
 --         ran out costs its attempt; the last one makes the job dead. The rest come back with a
 --         fresh run_at, since claims do not look below the head. One guarded statement locks and
 --         judges a row: a job that was acked, claimed or extended meanwhile is left alone.
@@ -63,19 +64,33 @@ begin
     array_agg(x.id) filter (where not x.claimed)
   into spent, lost, unseen
   from (
-    select j.id, j.lease_until is not null as claimed,
-      j.lease_until is not null and j.attempt >= coalesce(
-        j.max_attempts,
-        (select q.max_attempts from queue q where q.version = j.settings)) as spent
-    from job j
-    where j.lane_id = _sweep_lane.lane_id
-      and j.lane_id > 0
-      and (j.run_at, j.id) >= (last.tail, last.tail_id)
-      and (j.run_at, j.id) < (last.head, last.head_id)
-      and (j.lease_until is null or j.lease_until <= clock)
-    order by j.run_at, j.id
-    limit n
-    for update of j skip locked
+    select l.id, l.lease_until is not null as claimed,
+      l.lease_until is not null and l.attempt >= coalesce(
+        l.max_attempts,
+        (select q.max_attempts from queue q where q.version = l.settings)) as spent
+    from (
+      select * from (
+        select j.id, j.lease_until, j.attempt, j.max_attempts, j.settings
+        from job j
+        where j.lane_id = _sweep_lane.lane_id
+          and j.lane_id > 0
+          and (j.run_at, j.id) >= (last.tail, last.tail_id)
+          and (j.run_at, j.id) < (last.head, last.head_id)
+          and (j.lease_until is null or j.lease_until <= clock)
+        order by j.run_at, j.id
+        limit n
+        for update of j skip locked
+      ) below
+      union all
+      select * from (
+        select j.id, j.lease_until, j.attempt, j.max_attempts, j.settings
+        from job j
+        where j.id = any (_lapsed(
+            _sweep_lane.lane_id, last.head, last.head_id, case when whole then n else 100 end))
+          and j.lease_until <= clock
+        for update of j skip locked
+      ) above
+    ) l
   ) x;
 
   exhausted := case when spent is null then 0 else _bury(

@@ -3,8 +3,9 @@
 --
 -- Locks:  as _sweep_lane; dead rows, skipping those that others hold.
 -- Raises: nothing.
--- Notes:  Claims sweep the lanes that had work since their last sweep, at most n jobs in each, n
---         expired ones and n to purge. `whole` is sweep's form: every lane, from its bottom.
+-- Notes:  Claims sweep the lanes that had work since their last sweep, or that have leases which
+--         ran out above their head; at most n jobs in each, n expired ones and n to purge. `whole`
+--         is sweep's form: every lane, from its bottom.
 create or replace function _sweep_queue(
   queue_id bigint,
   n integer,
@@ -47,6 +48,7 @@ begin
     where whole
       or ((m.tail, m.tail_id) < (m.head, m.head_id)
         and not m.sweep_at between clock and clock + interval '1 hour')
+      or cardinality(_lapsed(l.id, m.head, m.head_id, 100)) > 0
     order by l.id desc
   loop
     swept := _sweep_lane(lane, n, whole);
@@ -65,7 +67,8 @@ begin
   ) x;
   expired := case when ids is null then 0 else _bury(ids, 'expired') end;
 
-  select * into target from queue q where q.id = _sweep_queue.queue_id and q.current;
+  select * into target
+  from queue q where q.id = _sweep_queue.queue_id order by q.current desc, q.version desc limit 1;
   delete from dead_job d
   where d.id = any (array(
     select x.id from dead_job x
@@ -78,6 +81,9 @@ begin
   ));
   get diagnostics purged = row_count;
 
+  if target.current and target.keep_done is not null then
+    perform _make_days(queue_id);
+  end if;
   if recovered + late > 0 then
     perform _wake(queue_id);
   end if;

@@ -1,10 +1,12 @@
 -- enqueue_many: puts many jobs into a queue in one statement, in the caller's transaction: all or
 -- none.
 --
--- Locks:  as _announce, for each priority used.
+-- Locks:  as _announce, for each priority used; as enqueue for dedup keys: all keys in their order,
+--         then the rows of jobs to be replaced in id order, as whoever locks many jobs does.
 -- Raises: as enqueue; DETAIL names the item. 22023 also for arrays of unequal length or not counted
 --         from 1.
 -- Notes:  Ids are drawn in input order, so jobs of one run time and priority run in that order.
+--         With keys, the items whose key has a holder come first, by its id.
 --         The insert leaves out what it should not take; if anything is missing then, _check_jobs
 --         finds the first such item and words the error, which undoes the rest. So a good batch is
 --         unpacked once.
@@ -23,6 +25,8 @@ create or replace function enqueue_many(
   retry_delay interval default null,
   retry_max_delay interval default null,
   retry_jitter numrange default null,
+  dedup_keys text[] default null,
+  dedup_mode text default null,
   options jsonb default '{}'
 )
 returns table (ordinal bigint, job_id bigint, outcome text)
@@ -38,24 +42,70 @@ declare
   clock timestamptz;
   lane bigint;
   inserted bigint;
+  keys text[];
+  holders bigint[];
+  holder bigint;
+  place bigint;
+  entered record;
+  ids bigint[];
+  outcomes text[];
 begin
-  select q.* into target from queue q where q.name = enqueue_many.queue and q.current;
+  select q.* into target from queue q where q.name = enqueue_many.queue collate "C" and q.current;
   if not coalesce(
     target.id > 0
     and array_ndims(payloads) = 1
     and array_lower(payloads, 1) = 1
     and options = '{}'
     and num_nonnulls(headers, priorities, delays, run_ats, max_attempts, visibility_timeout,
-      expires_in, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter) = 0,
+      expires_in, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter,
+      dedup_keys, dedup_mode) = 0,
     false)
   then
     target := _find_queue(queue);
     perform _check_batch(payloads,
-      array[_dims(headers), _dims(priorities), _dims(delays), _dims(run_ats)]);
+      array[_dims(headers), _dims(priorities), _dims(delays), _dims(run_ats),
+        _dims(dedup_keys)]);
     perform _check_run_options(max_attempts, visibility_timeout, expires_in, retry_backoff,
       retry_factor, retry_delay, retry_max_delay, retry_jitter);
     perform _check_options(options);
+    -- A batch with keys may have items without: their mode is checked all the same.
+    perform _check_key(
+      case when dedup_keys is not null then coalesce(u.key, '-') end, dedup_mode, u.ordinal)
+    from unnest(coalesce(dedup_keys, '{null}')) with ordinality u (key, ordinal);
     if cardinality(payloads) = 0 then
+      return;
+    end if;
+    if num_nonnulls(variadic dedup_keys) > 0 then
+      perform _check_jobs(target, payloads, headers, priorities, delays, run_ats);
+      select array_agg(k.key), array_agg(
+        _take_key(target.id, k.key, dedup_mode is not distinct from 'replace'))
+      into keys, holders
+      from (
+        select distinct d.key collate "C" as key from unnest(dedup_keys) d (key) order by 1
+      ) k
+      where k.key is not null;
+      for place, holder in
+        select u.ordinal, k.holder
+        from unnest(dedup_keys) with ordinality u (key, ordinal)
+        left join unnest(keys, holders) k (key, holder) on k.key = u.key
+        order by k.holder, u.ordinal
+      loop
+        if holder is not null and dedup_mode is distinct from 'replace' then
+          ids[place] := holder;
+          outcomes[place] := 'existing';
+        else
+          entered := enqueue(
+            queue, payloads[place], priorities[place], delays[place], run_ats[place], max_attempts,
+            visibility_timeout, expires_in, retry_backoff, retry_factor, retry_delay,
+            retry_max_delay, retry_jitter, dedup_keys[place],
+            case when dedup_keys[place] is not null then dedup_mode end, headers[place]);
+          ids[place] := entered.job_id;
+          outcomes[place] := entered.outcome;
+        end if;
+      end loop;
+      return query
+      select u.ordinal, u.job_id, u.outcome
+      from unnest(ids, outcomes) with ordinality u (job_id, outcome, ordinal);
       return;
     end if;
   end if;
@@ -75,12 +125,14 @@ begin
   return query
   with inserted as (
     insert into job (
-      lane_id, run_at, enqueued_at, settings, expires_at, max_attempts, visibility_timeout,
-      retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter, headers, payload
+      lane_id, run_at, enqueued_at, settings, expires_at, expires_in, keep_done, max_attempts,
+      visibility_timeout, retry_backoff, retry_factor, retry_delay, retry_max_delay, retry_jitter,
+      headers, payload
     )
     select base + coalesce(x.priority, 0), x.due, clock, target.version,
       x.due + coalesce(_exact(enqueue_many.expires_in), target.expires_in),
-      enqueue_many.max_attempts, _exact(enqueue_many.visibility_timeout),
+      _exact(enqueue_many.expires_in), target.keep_done, enqueue_many.max_attempts,
+      _exact(enqueue_many.visibility_timeout),
       enqueue_many.retry_backoff, enqueue_many.retry_factor, _exact(enqueue_many.retry_delay),
       _exact(enqueue_many.retry_max_delay), enqueue_many.retry_jitter, x.headers, x.payload
     from (
@@ -114,5 +166,5 @@ $$;
 comment on function enqueue_many is
   'Puts many jobs into a queue, all or none, in the caller''s transaction. Arrays have one element '
   'per payload, a null one meaning the default; the other options hold for all. Answers one row '
-  'per payload in input order: (ordinal from 1, job_id, outcome ''inserted''). Errors as enqueue, '
-  'DETAIL naming the item.';
+  'per payload in input order: (ordinal from 1, job_id, outcome as in enqueue). Errors as '
+  'enqueue, DETAIL naming the item.';
