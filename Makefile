@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-sql test-all stress check sql reference freeze bench format dist clean
+.PHONY: help demo test test-sql test-all stress check sql sync reference freeze bench format dist clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9%-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ check: $(VENV)/.installed-node ## lint, types, freshness of built files, SQL ana
 
 sql: $(VENV)/.installed-dev ## build the installation files from sql/
 	$(BIN)/python tools/build_sql.py
+
+sync: $(VENV)/.installed-dev ## write the client for threads from the one for asyncio
+	$(BIN)/python tools/build_sync.py
 
 reference: $(VENV)/.installed-dev ## write docs/reference/sql.md from the catalog
 	$(BIN)/python tools/build_reference.py

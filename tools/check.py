@@ -45,6 +45,7 @@ CHECKS = (
     Check("ruff format", tool("ruff", "format", "--check", "."), "make format"),
     Check("mypy", python("-m", "mypy", *TYPED), "correct the types"),
     Check("pyright", tool("pyright", "--pythonpath", sys.executable, *TYPED), "correct the types"),
+    Check("client is fresh", python("tools/build_sync.py", "--check"), "make sync"),
     Check("build is fresh", python("tools/build_sql.py", "--check"), "make sql"),
     Check("pgspot", python("tools/spot.py"), "qualify the names that it tells"),
     Check(

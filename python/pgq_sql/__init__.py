@@ -1,7 +1,7 @@
 """A job queue in PostgreSQL: the binding for Python."""
 
 from ._handling import DeadLetter, Retry, RunningJob, Snooze
-from .client import Client
+from .client import AsyncClient, Client
 from .errors import (
     Closed,
     InvalidArgument,
@@ -32,6 +32,7 @@ from .models import (
 from .worker import Report, Worker
 
 __all__ = [
+    "AsyncClient",
     "Client",
     "Closed",
     "DeadLetter",

@@ -9,7 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from ._connections import Connection
+from ._conninfo import Connection
 from ._exchange import Ask, Exchange
 from ._handling import Handler, HandlerThreads, RunningJob, Settlement, Verb
 from ._leases import Leases

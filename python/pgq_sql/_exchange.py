@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from ._caller import Row
-from ._connections import Connection
+from ._conninfo import Connection
 from ._handling import RunningJob, Settlement, Verb
 from ._looks import Source
+from ._sync.caller import Row
 from .client import Client
 from .errors import translated
 from .models import JOB_COLUMNS

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import ConnStatus
 
-from ._connections import Connection
+from ._conninfo import Connection
 from ._outage import UNREACHABLE, Outage, one_line
 from .client import Client
 from .errors import InvalidState, QueueNotFound

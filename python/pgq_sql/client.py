@@ -1,20 +1,11 @@
-"""The client: one method for each public function of the schema, with the same name."""
+"""The clients: one method for each public function of the schema, with the same name."""
 
 from __future__ import annotations
 
-from . import _releases
-from ._connections import Joinable
-from ._consume import Consuming
-from ._control import Controlling
-from ._look import Looking
-from ._produce import Producing
-from .errors import MIGRATE, VersionMismatch
-
-OLDEST = "0001"
-"""The oldest release of the schema that has every function this client calls."""
+from . import _async, _sync
 
 
-class Client(Producing, Consuming, Controlling, Looking):
+class Client(_sync.Producing, _sync.Consuming, _sync.Controlling, _sync.Looking):
     """Calls the queue's functions in PostgreSQL.
 
     `conninfo` is a connection string, a `psycopg_pool.ConnectionPool`, or None for PGQ_DSN or
@@ -30,17 +21,10 @@ class Client(Producing, Consuming, Controlling, Looking):
     Refusals raise subclasses of `PgqError`; faults of the database stay psycopg's exceptions.
     """
 
-    def check(self, *, conn: Joinable | None = None) -> str:
-        """The release of the schema; VersionMismatch if this package doesn't fit it."""
-        found, newest = self.schema_version(conn=conn), _releases.path()[-1]
-        if found < OLDEST:
-            raise VersionMismatch(
-                f'schema "{self.schema}" is at {found}, this package needs {OLDEST} or later',
-                hint=MIGRATE,
-            )
-        if found > newest:
-            raise VersionMismatch(
-                f'schema "{self.schema}" is at {found}, this package knows up to {newest}',
-                hint="Upgrade the package pgq_sql.",
-            )
-        return found
+
+class AsyncClient(_async.Producing, _async.Consuming, _async.Controlling, _async.Looking):
+    """`Client` for asyncio: the same methods, to be awaited, and the same answers.
+
+    A pool is a `psycopg_pool.AsyncConnectionPool`; `conn=` takes a psycopg AsyncConnection or
+    AsyncCursor, or a SQLAlchemy AsyncConnection or AsyncSession on psycopg. For one event loop.
+    """

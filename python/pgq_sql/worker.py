@@ -16,7 +16,7 @@ from types import FrameType
 
 import psycopg
 
-from ._connections import Connection, complete
+from ._conninfo import Connection, complete
 from ._dispatcher import Dispatcher
 from ._handling import Handler
 from .client import Client

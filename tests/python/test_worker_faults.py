@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from pgq_sql import Client, Report, RunningJob, Worker, _looks
-from pgq_sql._connections import OwnConnections
 from pgq_sql._dispatcher import Dispatcher
+from pgq_sql._sync.connections import OwnConnections
 from servers import Connection, wait_until
 from working import PATIENCE, Gate, Record, kill, listening, messages, running, states, steal
 

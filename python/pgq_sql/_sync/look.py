@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-from ._caller import Caller, Row
-from ._connections import Joinable
-from .models import KEPT_COLUMNS, Finding, JobCount, JobState, QueueState, Swept
+from .. import _releases
+from .._joining import Joinable
+from ..errors import MIGRATE, VersionMismatch
+from ..models import KEPT_COLUMNS, Finding, JobCount, JobState, QueueState, Swept
+from ..words import State
+from .caller import Caller, Row
 
-State: TypeAlias = Literal[
-    "ready", "scheduled", "suspended", "running", "dead", "done", "cancelled"
-]
+OLDEST = "0001"
+"""The oldest release of the schema that has every function this client calls."""
 
 
 def _kept(row: Row) -> JobState:
@@ -82,3 +84,18 @@ class Looking(Caller):
         """The release of the schema, such as '0001'."""
         answer: str = self._value(conn, "schema_version")
         return answer
+
+    def check(self, *, conn: Joinable | None = None) -> str:
+        """The release of the schema; VersionMismatch if this package doesn't fit it."""
+        found, newest = self.schema_version(conn=conn), _releases.path()[-1]
+        if found < OLDEST:
+            raise VersionMismatch(
+                f'schema "{self.schema}" is at {found}, this package needs {OLDEST} or later',
+                hint=MIGRATE,
+            )
+        if found > newest:
+            raise VersionMismatch(
+                f'schema "{self.schema}" is at {found}, this package knows up to {newest}',
+                hint="Upgrade the package pgq_sql.",
+            )
+        return found

@@ -7,23 +7,16 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-import psycopg
+from psycopg import Connection, Cursor
 from psycopg.rows import tuple_row
 
-from . import _json
-from ._adapt import loaders
-from ._connections import (
-    Connection,
-    Joinable,
-    OwnConnections,
-    Pool,
-    PoolConnections,
-    Source,
-    complete,
-    joined,
-)
-from ._statements import Statements
-from .errors import Closed, translated
+from .. import _json
+from .._adapt import loaders
+from .._conninfo import Pool, complete
+from .._joining import Joinable, joined
+from .._statements import Statements
+from ..errors import Closed, translated
+from .connections import OwnConnections, PoolConnections, Source
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -66,7 +59,7 @@ class Caller:
         self.close()
 
     @contextmanager
-    def _borrow(self, conn: Joinable | None = None) -> Iterator[Connection]:
+    def _borrow(self, conn: Joinable | None = None) -> Iterator[Connection[Any]]:
         """The connection to call on; what was done on one of ours is committed afterwards."""
         self._refuse_if_closed()
         if conn is not None:
@@ -75,22 +68,22 @@ class Caller:
             with self._source.connection() as own:
                 yield own
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> Connection[Any]:
         """A new autocommit connection, which the caller closes."""
         self._refuse_if_closed()
         return self._source.connect()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
-            raise Closed("the client is closed", hint="Make a new Client.")
+            raise Closed("the client is closed", hint="Make a new one.")
 
-    def _execute(self, conn: Connection, function: str, **arguments: object) -> psycopg.Cursor[Row]:
+    def _execute(self, conn: Connection[Any], function: str, **arguments: object) -> Cursor[Row]:
         """Call a function. In a pipeline, fetch from the cursor when it has ended."""
         return self._run(conn, *self._statements.call(function, arguments))
 
-    def _run(self, conn: Connection, text: bytes, values: dict[str, object]) -> psycopg.Cursor[Row]:
+    def _run(self, conn: Connection[Any], text: bytes, values: dict[str, object]) -> Cursor[Row]:
         # Not conn.cursor(), which the caller's settings may have made something else.
-        cursor = psycopg.Cursor(conn, row_factory=tuple_row)
+        cursor = Cursor(conn, row_factory=tuple_row)
         for oid, loader in self._loaders:
             cursor.adapters.register_loader(oid, loader)
         return cursor.execute(text, values, binary=True)
@@ -99,10 +92,10 @@ class Caller:
         # First, so that a wrong value costs no connection.
         text, values = self._statements.call(function, arguments)
         with translated(), self._borrow(conn) as connection:
-            return self._run(connection, text, values).fetchall()
+            return (self._run(connection, text, values)).fetchall()
 
     def _row(self, conn: Joinable | None, function: str, **arguments: object) -> Row:
-        return self._rows(conn, function, **arguments)[0]
+        return (self._rows(conn, function, **arguments))[0]
 
     def _value(self, conn: Joinable | None, function: str, **arguments: object) -> Any:
-        return self._row(conn, function, **arguments)[0]
+        return (self._row(conn, function, **arguments))[0]

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Literal, TypeAlias
 
-from ._caller import Caller
-from ._connections import Joinable
-from ._produce import Backoff
-from .models import Letter, Outcome
-
-Capability: TypeAlias = Literal["producer", "worker", "observer", "admin"]
-Cancelled: TypeAlias = Literal["cancelled", "gone"]
-Promoted: TypeAlias = Literal["promoted", "ready", "running", "suspended", "gone"]
-Suspended: TypeAlias = Literal["suspended", "running", "gone"]
-Resumed: TypeAlias = Literal["resumed", "ready", "scheduled", "running", "gone"]
-Reprioritized: TypeAlias = Literal[
-    "reprioritized", "ready", "scheduled", "suspended", "running", "gone"
-]
+from .._joining import AsyncJoinable
+from ..models import Letter, Outcome
+from ..words import Backoff, Cancelled, Capability, Promoted, Reprioritized, Resumed, Suspended
+from .caller import Caller
 
 
 class Controlling(Caller):
     """Changes queues and single jobs, and says who may."""
 
-    def create_queue(
+    async def create_queue(
         self,
         queue: str,
         *,
@@ -42,13 +32,13 @@ class Controlling(Caller):
         notify: bool | None = None,
         max_payload: int | None = None,
         options: Mapping[str, object] | None = None,
-        conn: Joinable | None = None,
+        conn: AsyncJoinable | None = None,
     ) -> bool:
         """Make a queue: True if it is new, False if it was there and stays as it is.
 
         `keep_done` and `keep_dead` of `timedelta.max` keep for ever (PostgreSQL 17 or later).
         """
-        answer: bool = self._value(
+        answer: bool = await self._value(
             conn,
             "create_queue",
             queue=queue,
@@ -69,7 +59,7 @@ class Controlling(Caller):
         )
         return answer
 
-    def alter_queue(
+    async def alter_queue(
         self,
         queue: str,
         *,
@@ -88,13 +78,13 @@ class Controlling(Caller):
         max_payload: int | None = None,
         reset: Sequence[str] | None = None,
         options: Mapping[str, object] | None = None,
-        conn: Joinable | None = None,
+        conn: AsyncJoinable | None = None,
     ) -> bool:
         """Change a queue's settings for jobs to come; False if nothing changed.
 
         `reset` names the settings that go back to their defaults.
         """
-        answer: bool = self._value(
+        answer: bool = await self._value(
             conn,
             "alter_queue",
             queue=queue,
@@ -116,100 +106,106 @@ class Controlling(Caller):
         )
         return answer
 
-    def pause_queue(self, queue: str, *, conn: Joinable | None = None) -> bool:
+    async def pause_queue(self, queue: str, *, conn: AsyncJoinable | None = None) -> bool:
         """Claims find nothing from now on; False if it was paused."""
-        answer: bool = self._value(conn, "pause_queue", queue=queue)
+        answer: bool = await self._value(conn, "pause_queue", queue=queue)
         return answer
 
-    def resume_queue(self, queue: str, *, conn: Joinable | None = None) -> bool:
+    async def resume_queue(self, queue: str, *, conn: AsyncJoinable | None = None) -> bool:
         """End a pause; False if there was none."""
-        answer: bool = self._value(conn, "resume_queue", queue=queue)
+        answer: bool = await self._value(conn, "resume_queue", queue=queue)
         return answer
 
-    def purge_queue(self, queue: str, *, conn: Joinable | None = None) -> int:
+    async def purge_queue(self, queue: str, *, conn: AsyncJoinable | None = None) -> int:
         """Remove every job that does not run; the answer is how many."""
-        answer: int = self._value(conn, "purge_queue", queue=queue)
+        answer: int = await self._value(conn, "purge_queue", queue=queue)
         return answer
 
-    def drop_queue(self, queue: str, *, force: bool = False, conn: Joinable | None = None) -> int:
+    async def drop_queue(
+        self, queue: str, *, force: bool = False, conn: AsyncJoinable | None = None
+    ) -> int:
         """Remove a queue, with `force` its jobs too; the answer is how many."""
-        answer: int = self._value(conn, "drop_queue", queue=queue, force=force)
+        answer: int = await self._value(conn, "drop_queue", queue=queue, force=force)
         return answer
 
-    def cancel(self, job_id: int, *, conn: Joinable | None = None) -> Cancelled:
+    async def cancel(self, job_id: int, *, conn: AsyncJoinable | None = None) -> Cancelled:
         """End a job, also while it runs."""
-        answer: Cancelled = self._value(conn, "cancel", job_id=job_id)
+        answer: Cancelled = await self._value(conn, "cancel", job_id=job_id)
         return answer
 
-    def promote(self, job_id: int, *, conn: Joinable | None = None) -> Promoted:
+    async def promote(self, job_id: int, *, conn: AsyncJoinable | None = None) -> Promoted:
         """Let a scheduled or retrying job run now."""
-        answer: Promoted = self._value(conn, "promote", job_id=job_id)
+        answer: Promoted = await self._value(conn, "promote", job_id=job_id)
         return answer
 
-    def suspend(self, job_id: int, *, conn: Joinable | None = None) -> Suspended:
+    async def suspend(self, job_id: int, *, conn: AsyncJoinable | None = None) -> Suspended:
         """Hold a job back until `resume`."""
-        answer: Suspended = self._value(conn, "suspend", job_id=job_id)
+        answer: Suspended = await self._value(conn, "suspend", job_id=job_id)
         return answer
 
-    def resume(self, job_id: int, *, conn: Joinable | None = None) -> Resumed:
+    async def resume(self, job_id: int, *, conn: AsyncJoinable | None = None) -> Resumed:
         """Let a suspended job run again."""
-        answer: Resumed = self._value(conn, "resume", job_id=job_id)
+        answer: Resumed = await self._value(conn, "resume", job_id=job_id)
         return answer
 
-    def reprioritize(
-        self, job_id: int, priority: int, *, conn: Joinable | None = None
+    async def reprioritize(
+        self, job_id: int, priority: int, *, conn: AsyncJoinable | None = None
     ) -> Reprioritized:
         """Give a job that does not run another priority."""
-        answer: Reprioritized = self._value(conn, "reprioritize", job_id=job_id, priority=priority)
+        answer: Reprioritized = await self._value(
+            conn, "reprioritize", job_id=job_id, priority=priority
+        )
         return answer
 
-    def redrive(
+    async def redrive(
         self,
         dead_ids: Sequence[int] | None = None,
         *,
         queue: str | None = None,
         n: int | None = None,
         dry_run: bool = False,
-        conn: Joinable | None = None,
+        conn: AsyncJoinable | None = None,
     ) -> list[Outcome]:
         """Bring dead jobs back, all or none: those named, or the first `n` of a queue."""
-        rows = self._rows(conn, "redrive", dead_ids=dead_ids, queue=queue, n=n, dry_run=dry_run)
+        rows = await self._rows(
+            conn, "redrive", dead_ids=dead_ids, queue=queue, n=n, dry_run=dry_run
+        )
         return [Outcome(*row) for row in rows]
 
-    def redrive_queue(
+    async def redrive_queue(
         self,
         dead_letter_queue: str,
         n: int | None = None,
         *,
         dry_run: bool = False,
-        conn: Joinable | None = None,
+        conn: AsyncJoinable | None = None,
     ) -> list[Letter]:
         """Replay dead letters, all or none: each becomes a new job where it died."""
-        rows = self._rows(
+        rows = await self._rows(
             conn, "redrive_queue", dead_letter_queue=dead_letter_queue, n=n, dry_run=dry_run
         )
         return [Letter(*row) for row in rows]
 
-    def discard_dead(
+    async def discard_dead(
         self,
         dead_ids: Sequence[int] | None = None,
         *,
         queue: str | None = None,
         n: int | None = None,
-        conn: Joinable | None = None,
+        conn: AsyncJoinable | None = None,
     ) -> int:
         """Remove dead jobs for good, all or none; the answer is how many."""
-        answer: int = self._value(conn, "discard_dead", dead_ids=dead_ids, queue=queue, n=n)
+        answer: int = await self._value(conn, "discard_dead", dead_ids=dead_ids, queue=queue, n=n)
         return answer
 
-    def grant_access(
-        self, role: str, capability: Capability, *, conn: Joinable | None = None
+    async def grant_access(
+        self, role: str, capability: Capability, *, conn: AsyncJoinable | None = None
     ) -> None:
         """Let a role produce, work, observe or administer; for the schema's owner only."""
-        self._rows(conn, "grant_access", role=role, capability=capability)
+        await self._rows(conn, "grant_access", role=role, capability=capability)
 
-    def revoke_access(
-        self, role: str, capability: Capability, *, conn: Joinable | None = None
+    async def revoke_access(
+        self, role: str, capability: Capability, *, conn: AsyncJoinable | None = None
     ) -> None:
         """Take a capability away again."""
-        self._rows(conn, "revoke_access", role=role, capability=capability)
+        await self._rows(conn, "revoke_access", role=role, capability=capability)

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
 
-from ._caller import Caller
-from ._connections import Joinable
-from .models import JOB_COLUMNS, Extension, Heartbeat, Job, Outcome
-
-Acked: TypeAlias = Literal["acked", "lost", "gone"]
-Retried: TypeAlias = Literal["retried", "dead", "lost", "gone"]
-Dead: TypeAlias = Literal["dead", "lost", "gone"]
-Released: TypeAlias = Literal["released", "lost", "gone"]
+from .._joining import Joinable
+from ..models import JOB_COLUMNS, Extension, Heartbeat, Job, Outcome
+from ..words import Acked, Dead, Released, Retried
+from .caller import Caller
 
 
 class Consuming(Caller):
@@ -89,7 +84,12 @@ class Consuming(Caller):
         return [Outcome(*row) for row in rows]
 
     def dead_letter(
-        self, job_id: int, token: int, error: str | None = None, *, conn: Joinable | None = None
+        self,
+        job_id: int,
+        token: int,
+        error: str | None = None,
+        *,
+        conn: Joinable | None = None,
     ) -> Dead:
         """The job will never succeed: keep it among the dead, run it no more."""
         answer: Dead = self._value(conn, "dead_letter", job_id=job_id, token=token, error=error)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
 
-from ._caller import Caller
-from ._connections import Joinable
-from .models import Enqueued, Outcome
-
-Backoff: TypeAlias = Literal["fixed", "linear", "exponential"]
-DedupMode: TypeAlias = Literal["ignore", "replace"]
+from .._joining import AsyncJoinable
+from ..models import Enqueued, Outcome
+from ..words import Backoff, DedupMode
+from .caller import Caller
 
 _EMPTY: Mapping[str, object] = {}
 
@@ -19,7 +16,7 @@ _EMPTY: Mapping[str, object] = {}
 class Producing(Caller):
     """Makes jobs."""
 
-    def enqueue(
+    async def enqueue(
         self,
         queue: str,
         payload: object = _EMPTY,
@@ -39,7 +36,7 @@ class Producing(Caller):
         dedup_mode: DedupMode | None = None,
         headers: Mapping[str, object] | None = None,
         options: Mapping[str, object] | None = None,
-        conn: Joinable | None = None,
+        conn: AsyncJoinable | None = None,
     ) -> Enqueued:
         """Put one job into a queue. `delay` wins over `run_at`; the payload is any JSON value.
 
@@ -47,7 +44,7 @@ class Producing(Caller):
         'replace' puts this one in its place unless it runs.
         """
         return Enqueued(
-            *self._row(
+            *await self._row(
                 conn,
                 "enqueue",
                 queue=queue,
@@ -70,7 +67,7 @@ class Producing(Caller):
             )
         )
 
-    def enqueue_many(
+    async def enqueue_many(
         self,
         queue: str,
         payloads: Sequence[object],
@@ -90,10 +87,10 @@ class Producing(Caller):
         dedup_keys: Sequence[str | None] | None = None,
         dedup_mode: DedupMode | None = None,
         options: Mapping[str, object] | None = None,
-        conn: Joinable | None = None,
+        conn: AsyncJoinable | None = None,
     ) -> list[Outcome]:
         """Put many jobs into a queue, all or none; the answers are in the order of `payloads`."""
-        rows = self._rows(
+        rows = await self._rows(
             conn,
             "enqueue_many",
             queue=queue,

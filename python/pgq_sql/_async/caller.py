@@ -1,0 +1,110 @@
+"""How a client calls: whose connection, which statement, what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from psycopg import AsyncConnection, AsyncCursor
+from psycopg.rows import tuple_row
+
+from .. import _json
+from .._adapt import loaders
+from .._conninfo import AsyncPool, complete
+from .._joining import AsyncJoinable, async_joined
+from .._statements import Statements
+from ..errors import Closed, translated
+from .connections import OwnConnections, PoolConnections, Source
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Caller:
+    """Calls the functions of one schema by name."""
+
+    def __init__(
+        self,
+        conninfo: str | AsyncPool | None = None,
+        *,
+        schema: str = "pgq_sql",
+        dumps: _json.Dumps | None = None,
+        loads: _json.Loads | None = None,
+    ) -> None:
+        self.schema = schema
+        self._statements = Statements(schema, _json.checked(dumps) if dumps else _json.dumps)
+        self._loaders = loaders(loads or _json.loads)
+        self._source: Source = (
+            OwnConnections(complete(conninfo))
+            if conninfo is None or isinstance(conninfo, str)
+            else PoolConnections(conninfo)
+        )
+        self._closed = False
+
+    async def close(self) -> None:
+        """Close the client's connections; a pool that was handed in stays open."""
+        self._closed = True
+        await self._source.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def _borrow(
+        self, conn: AsyncJoinable | None = None
+    ) -> AsyncIterator[AsyncConnection[Any]]:
+        """The connection to call on; what was done on one of ours is committed afterwards."""
+        self._refuse_if_closed()
+        if conn is not None:
+            yield await async_joined(conn)
+        else:
+            async with self._source.connection() as own:
+                yield own
+
+    async def _connect(self) -> AsyncConnection[Any]:
+        """A new autocommit connection, which the caller closes."""
+        self._refuse_if_closed()
+        return await self._source.connect()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise Closed("the client is closed", hint="Make a new one.")
+
+    async def _execute(
+        self, conn: AsyncConnection[Any], function: str, **arguments: object
+    ) -> AsyncCursor[Row]:
+        """Call a function. In a pipeline, fetch from the cursor when it has ended."""
+        return await self._run(conn, *self._statements.call(function, arguments))
+
+    async def _run(
+        self, conn: AsyncConnection[Any], text: bytes, values: dict[str, object]
+    ) -> AsyncCursor[Row]:
+        # Not conn.cursor(), which the caller's settings may have made something else.
+        cursor = AsyncCursor(conn, row_factory=tuple_row)
+        for oid, loader in self._loaders:
+            cursor.adapters.register_loader(oid, loader)
+        return await cursor.execute(text, values, binary=True)
+
+    async def _rows(
+        self, conn: AsyncJoinable | None, function: str, **arguments: object
+    ) -> list[Row]:
+        # First, so that a wrong value costs no connection.
+        text, values = self._statements.call(function, arguments)
+        with translated():
+            async with self._borrow(conn) as connection:
+                return await (await self._run(connection, text, values)).fetchall()
+
+    async def _row(self, conn: AsyncJoinable | None, function: str, **arguments: object) -> Row:
+        return (await self._rows(conn, function, **arguments))[0]
+
+    async def _value(self, conn: AsyncJoinable | None, function: str, **arguments: object) -> Any:
+        return (await self._row(conn, function, **arguments))[0]

@@ -1,0 +1,100 @@
+"""Where a client's connections come from."""
+
+from __future__ import annotations
+
+import os
+from asyncio import Lock, Semaphore
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import TransactionStatus
+
+from .._conninfo import AsyncPool, check_pool, complete, lives
+
+
+class Source(Protocol):
+    """Lends connections."""
+
+    def connection(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
+        """Lend a connection; it is ours until the context ends."""
+        ...
+
+    async def connect(self) -> AsyncConnection[Any]:
+        """Make another connection to the same database, for the caller to close."""
+        ...
+
+    async def close(self) -> None:
+        """Lend no more."""
+
+
+class OwnConnections:
+    """Autocommit connections, opened when needed and kept for the next call."""
+
+    def __init__(self, conninfo: str, limit: int = 8) -> None:
+        self._conninfo = conninfo
+        self._idle: list[AsyncConnection[Any]] = []
+        self._closed = False
+        self._lock = Lock()
+        self._free = Semaphore(limit)
+        self._process = os.getpid()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        async with self._free:
+            conn = await self._take() or await self.connect()
+            try:
+                yield conn
+            finally:
+                await self._give_back(conn)
+
+    async def connect(self) -> AsyncConnection[Any]:
+        return await AsyncConnection.connect(self._conninfo, autocommit=True)
+
+    async def close(self) -> None:
+        async with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for conn in idle:
+            await conn.close()
+
+    async def _take(self) -> AsyncConnection[Any] | None:
+        async with self._lock:
+            if self._process != os.getpid():
+                # A forked child that used its parent's connections would mix up both.
+                self._idle, self._process = [], os.getpid()
+            while self._idle:
+                conn = self._idle.pop()
+                if lives(conn):
+                    return conn
+                await conn.close()
+        return None
+
+    async def _give_back(self, conn: AsyncConnection[Any]) -> None:
+        async with self._lock:
+            if not self._closed and conn.info.transaction_status == TransactionStatus.IDLE:
+                self._idle.append(conn)
+                return
+        await conn.close()
+
+
+class PoolConnections:
+    """The connections of a pool that the caller made, and closes."""
+
+    def __init__(self, pool: AsyncPool) -> None:
+        check_pool(pool, "AsyncConnectionPool")
+        self._pool = pool
+
+    def connection(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
+        return self._pool.connection()
+
+    async def connect(self) -> AsyncConnection[Any]:
+        # Ask a connection where it leads: a pool may compute its connection string.
+        async with self._pool.connection() as conn:
+            conninfo = make_conninfo(conn.info.dsn, password=conn.info.password or None)
+        return await AsyncConnection.connect(complete(conninfo), autocommit=True)
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,63 @@
+"""Where connections lead, and whether one still does."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import ConnStatus
+
+if TYPE_CHECKING:
+    from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+Connection: TypeAlias = "psycopg.Connection[Any]"
+Pool: TypeAlias = "ConnectionPool[Any]"
+AsyncPool: TypeAlias = "AsyncConnectionPool[Any]"
+
+# A network that swallows packets must not hold a worker for the quarter of an hour that TCP
+# would wait. What the connection string or the environment says goes first.
+DEFAULTS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+
+
+def complete(conninfo: str | None) -> str:
+    """The connection string to use: the one given, PGQ_DSN or libpq's variables."""
+    text = os.environ.get("PGQ_DSN", "") if conninfo is None else conninfo
+    # SQLAlchemy's URLs name a driver; people paste what they have.
+    text = re.sub(r"^(postgres(?:ql)?)\+\w+://", r"\1://", text)
+    given = conninfo_to_dict(text)
+    missing = {name: value for name, value in DEFAULTS.items() if name not in given}
+    if "PGCONNECT_TIMEOUT" in os.environ:
+        missing.pop("connect_timeout", None)
+    return make_conninfo(text, fallback_application_name="pgq_sql", **missing)
+
+
+def lives(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether an idle connection is worth a try; costs no round trip."""
+    try:
+        # Twice: the first reads the server's farewell, the second sees the end.
+        conn.pgconn.consume_input()
+        conn.pgconn.consume_input()
+    except psycopg.OperationalError:
+        return False
+    return conn.pgconn.status == ConnStatus.OK
+
+
+def check_pool(pool: object, kind: str) -> None:
+    """Refuse what is no pool of that kind, before it is used in the wrong way."""
+    waits = inspect.iscoroutinefunction(getattr(pool, "close", None))
+    if not hasattr(pool, "connection") or waits != kind.startswith("Async"):
+        found = type(pool)
+        raise TypeError(
+            f"a connection string or a {kind} is needed,"
+            f" not {found.__module__}.{found.__qualname__}"
+        )

@@ -1,0 +1,100 @@
+"""Where a client's connections come from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from threading import Lock, Semaphore
+from typing import Any, Protocol
+
+from psycopg import Connection
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import TransactionStatus
+
+from .._conninfo import Pool, check_pool, complete, lives
+
+
+class Source(Protocol):
+    """Lends connections."""
+
+    def connection(self) -> AbstractContextManager[Connection[Any]]:
+        """Lend a connection; it is ours until the context ends."""
+        ...
+
+    def connect(self) -> Connection[Any]:
+        """Make another connection to the same database, for the caller to close."""
+        ...
+
+    def close(self) -> None:
+        """Lend no more."""
+
+
+class OwnConnections:
+    """Autocommit connections, opened when needed and kept for the next call."""
+
+    def __init__(self, conninfo: str, limit: int = 8) -> None:
+        self._conninfo = conninfo
+        self._idle: list[Connection[Any]] = []
+        self._closed = False
+        self._lock = Lock()
+        self._free = Semaphore(limit)
+        self._process = os.getpid()
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection[Any]]:
+        with self._free:
+            conn = self._take() or self.connect()
+            try:
+                yield conn
+            finally:
+                self._give_back(conn)
+
+    def connect(self) -> Connection[Any]:
+        return Connection.connect(self._conninfo, autocommit=True)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for conn in idle:
+            conn.close()
+
+    def _take(self) -> Connection[Any] | None:
+        with self._lock:
+            if self._process != os.getpid():
+                # A forked child that used its parent's connections would mix up both.
+                self._idle, self._process = [], os.getpid()
+            while self._idle:
+                conn = self._idle.pop()
+                if lives(conn):
+                    return conn
+                conn.close()
+        return None
+
+    def _give_back(self, conn: Connection[Any]) -> None:
+        with self._lock:
+            if not self._closed and conn.info.transaction_status == TransactionStatus.IDLE:
+                self._idle.append(conn)
+                return
+        conn.close()
+
+
+class PoolConnections:
+    """The connections of a pool that the caller made, and closes."""
+
+    def __init__(self, pool: Pool) -> None:
+        check_pool(pool, "ConnectionPool")
+        self._pool = pool
+
+    def connection(self) -> AbstractContextManager[Connection[Any]]:
+        return self._pool.connection()
+
+    def connect(self) -> Connection[Any]:
+        # Ask a connection where it leads: a pool may compute its connection string.
+        with self._pool.connection() as conn:
+            conninfo = make_conninfo(conn.info.dsn, password=conn.info.password or None)
+        return Connection.connect(complete(conninfo), autocommit=True)
+
+    def close(self) -> None:
+        pass
