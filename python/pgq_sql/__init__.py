@@ -29,10 +29,11 @@ from .models import (
     QueueState,
     Swept,
 )
-from .worker import Report, Worker
+from .worker import AsyncWorker, Report, Worker
 
 __all__ = [
     "AsyncClient",
+    "AsyncWorker",
     "Client",
     "Closed",
     "DeadLetter",

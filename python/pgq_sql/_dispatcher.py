@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ._conninfo import Connection
 from ._exchange import Ask, Exchange
-from ._handling import Handler, HandlerThreads, RunningJob, Settlement, Verb
+from ._handling import Runner, RunningJob, Settlement, Verb
 from ._leases import Leases
 from ._listener import Listener
 from ._looks import Source
@@ -24,6 +24,8 @@ AHEAD = 0.05
 """Seconds of work to claim ahead of the handlers."""
 RATE_OVER = 0.2
 """Seconds over which to measure how fast the handlers are."""
+TOO_LARGE = "result too large"
+"""The answer of ack_many for such a job, which is not ended."""
 REFUSALS = 3
 """After so many a claim is left to its lease: its end cannot be written."""
 
@@ -43,12 +45,13 @@ ANSWERS_IF_DONE: Mapping[Verb, Collection[str]] = {
 
 
 class Dispatcher:
-    """One run of a worker: owns its claims, its threads, and the conversation with the database."""
+    """One run of a worker: owns its claims, and the conversation with the database."""
 
     def __init__(
         self,
         client: Client,
-        handlers: Mapping[str, Handler],
+        queues: Collection[str],
+        start_runner: Callable[[Callable[[Settlement], None]], Runner],
         counts: Counter[str],
         *,
         worker: str,
@@ -68,14 +71,14 @@ class Dispatcher:
         self._stopping = self._now = self._draining = False
         self._finished: deque[Settlement] = deque()
         self._held: dict[tuple[int, int], RunningJob] = {}
-        self._sources = {name: Source(name, poll_interval) for name in handlers}
+        self._sources = {name: Source(name, poll_interval) for name in queues}
         self._turn = 0
         self._rate, self._rated_at = 0.0, 0.0
         self._resume_at = 0.0
         self._outage = Outage(log)
         self._exchange = Exchange(client, worker)
-        self._threads = HandlerThreads(concurrency, handlers, self._finish)
-        self._leases = Leases(client, self._outage, self._lease_lost)
+        self._runner = start_runner(self._finish)
+        self._leases = Leases(client, self._outage, self._lease_lost, self._runner.cancel)
         self._listener = connect_listener and Listener(
             client, connect_listener, self._outage, self._wake, log
         )
@@ -90,6 +93,11 @@ class Dispatcher:
             self._changed.notify_all()
 
     def _finish(self, settlement: Settlement) -> None:
+        if settlement.result is not None and not self._exchange.storable(settlement.result):
+            # The work is done, and that is what counts.
+            job = settlement.job
+            log.warning("job %s of %s: its result is no JSON and not kept", job.job_id, job.queue)
+            settlement.result = None
         with self._changed:
             self._finished.append(settlement)
             self._changed.notify()
@@ -150,7 +158,7 @@ class Dispatcher:
     def _drain(self) -> None:
         """Settle what runs, for as long as is allowed."""
         self._draining = True
-        for job in self._threads.take_back():
+        for job in self._runner.take_back():
             self._finish(Settlement(job, "release"))
         ends = time.monotonic() + self._drain_timeout
         while (self._held or self._finished) and not self._now and time.monotonic() < ends:
@@ -160,11 +168,12 @@ class Dispatcher:
     def _release_rest(self) -> None:
         """Give back what is not finished, at no cost: the answers of its handlers are too late."""
         settlements = self._take_finished()
-        for job in self._threads.take_back():
+        for job in self._runner.take_back():
             del self._held[job.key]
             settlements.append(Settlement(job, "release"))
         for job in self._held.values():
             job.lost.set()
+            self._runner.cancel(job)
             settlements.append(Settlement(job, "release"))
         ours = [one for one in settlements if self._leases.settling(one.job)]
         if ours:
@@ -178,7 +187,7 @@ class Dispatcher:
         patience = 0.0 if self._now else 5.0
         if self._listener:
             self._listener.close(patience)
-        self._threads.close(0.0 if self._held else patience)
+        self._runner.close(0.0 if self._held else patience)
         self._leases.close(patience)
 
     # What to do next
@@ -321,10 +330,15 @@ class Dispatcher:
             self._counts["claimed"] += len(ask.jobs)
         self._held.update((job.key, job) for job in ask.jobs)
         self._leases.add(ask.jobs, sent_at)
-        self._threads.submit(ask.jobs)
+        self._runner.submit(ask.jobs)
 
     def _settled(self, settlement: Settlement, answer: str) -> None:
         job, verb = settlement.job, settlement.verb
+        if answer == TOO_LARGE:
+            log.warning("job %s of %s: its result is too large and not kept", job.job_id, job.queue)
+            settlement.result, settlement.answer = None, None
+            self._put_back([settlement])
+            return
         self._leases.drop(job)
         if settlement.sent and answer in ANSWERS_IF_DONE[verb]:
             answer = ANSWERS[verb]

@@ -50,6 +50,14 @@ class Exchange:
         self._worker = worker
         self._due_in = client._statements.fill(DUE_IN)
 
+    def storable(self, result: object) -> bool:
+        """Whether it is JSON, for the client's `dumps`."""
+        try:
+            self._client._statements.call("ack", {"result": result})
+        except Exception:
+            return False
+        return True
+
     def run(self, settlements: Sequence[Settlement], asks: Sequence[Ask]) -> None:
         """Settle, then ask.
 
@@ -96,6 +104,8 @@ class Exchange:
             "job_ids": [one.job.job_id for one in group],
             "tokens": [one.job.token for one in group],
         }
+        if verb == "ack" and any(one.result is not None for one in group):
+            arguments["results"] = [one.result for one in group]
         if verb in ("retry", "dead_letter"):
             arguments["errors"] = [one.error for one in group]
         if verb in ("retry", "release"):

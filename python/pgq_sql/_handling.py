@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from .models import Job
 
@@ -66,6 +66,7 @@ class Settlement:
     verb: Verb
     error: str | None = None
     delay: timedelta | None = None
+    result: object = None
     answer: str | None = None
     sent: bool = False
     """It was sent and no answer came: it may have been carried out."""
@@ -80,23 +81,29 @@ class Settlement:
 def settle(handler: Handler, job: RunningJob) -> Settlement:
     """Run the handler; whatever it raises ends the job's run, not the thread."""
     try:
-        handler(job)
-    except Retry as wish:
-        return Settlement(job, "retry", reason_text(wish), wish.delay)
-    except DeadLetter as wish:
-        return Settlement(job, "dead_letter", reason_text(wish))
-    except Snooze as wish:
-        return Settlement(job, "release", delay=wish.delay)
+        result = handler(job)
     except BaseException as error:
-        return Settlement(job, "retry", error_text(error))
-    return Settlement(job, "ack")
+        return judged(job, error)
+    return Settlement(job, "ack", result=result)
+
+
+def judged(job: RunningJob, error: BaseException) -> Settlement:
+    """What a handler's exception means for its job."""
+    match error:
+        case Retry():
+            return Settlement(job, "retry", reason_text(error), error.delay)
+        case DeadLetter():
+            return Settlement(job, "dead_letter", reason_text(error))
+        case Snooze():
+            return Settlement(job, "release", delay=error.delay)
+    return Settlement(job, "retry", error_text(error))
 
 
 def error_text(error: BaseException) -> str:
     """What to keep of an exception: type, message, cause, last frames."""
     lines = [_headline(error), *_cause(error)]
     if error.__traceback__ is not None:
-        # The first frame is settle's own.
+        # The first frame is that of whoever called the handler.
         frames = traceback.extract_tb(error.__traceback__.tb_next, limit=-FRAMES)
         lines += [line.rstrip() for line in frames.format()]
     return _storable(lines)
@@ -139,6 +146,23 @@ def _not_negative(delay: timedelta) -> timedelta:
     return delay
 
 
+class Runner(Protocol):
+    """Runs handlers; tells how each job is to end."""
+
+    def submit(self, jobs: Iterable[RunningJob]) -> None:
+        """Run these, in this order, when it can."""
+
+    def take_back(self) -> list[RunningJob]:
+        """The jobs whose handler has not begun; they will not run."""
+        ...
+
+    def cancel(self, job: RunningJob) -> None:
+        """Its lease is lost: what its handler still does is in vain."""
+
+    def close(self, patience: float) -> None:
+        """Run no more; wait so many seconds for what runs."""
+
+
 class HandlerThreads:
     """A fixed number of threads that run handlers, in the order of submission."""
 
@@ -157,12 +181,10 @@ class HandlerThreads:
             thread.start()
 
     def submit(self, jobs: Iterable[RunningJob]) -> None:
-        """Run these when a thread is free."""
         for job in jobs:
             self._waiting.put(job)
 
     def take_back(self) -> list[RunningJob]:
-        """The jobs that no thread has begun; they will not run."""
         jobs: list[RunningJob] = []
         while True:
             try:
@@ -172,8 +194,10 @@ class HandlerThreads:
             if job is not None:
                 jobs.append(job)
 
+    def cancel(self, job: RunningJob) -> None:
+        """A thread cannot be made to stop: the handler may look at `job.lost`."""
+
     def close(self, patience: float) -> None:
-        """End the threads; one whose handler still runs ends after it."""
         for _ in self._threads:
             self._waiting.put(None)
         ends = time.monotonic() + patience

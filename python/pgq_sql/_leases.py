@@ -45,10 +45,17 @@ class Leases:
     never seems longer than it is.
     """
 
-    def __init__(self, client: Client, outage: Outage, lost: Callable[[RunningJob], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        outage: Outage,
+        lost: Callable[[RunningJob], None],
+        cancel: Callable[[RunningJob], None],
+    ) -> None:
         self._client = client
         self._outage = outage
         self._lost = lost
+        self._cancel = cancel
         self._leases: dict[tuple[int, int], Lease] = {}
         self._changed = threading.Condition()
         self._wakes_at = math.inf
@@ -131,8 +138,9 @@ class Leases:
     def _mark_expired(self, now: float) -> None:
         # The database may still think otherwise, so the answer of the ack is what counts.
         for lease in self._leases.values():
-            if lease.ends < now:
+            if lease.ends < now and not lease.job.lost.is_set():
                 lease.job.lost.set()
+                self._cancel(lease.job)
 
     def _note(
         self, jobs: Sequence[RunningJob], answers: Sequence[Extension], sent_at: float
@@ -149,6 +157,7 @@ class Leases:
                         continue
                     del self._leases[job.key]
                     job.lost.set()
+                    self._cancel(job)
                     self._lost(job)
                 else:
                     lease.begins = sent_at

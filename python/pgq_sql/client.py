@@ -28,3 +28,15 @@ class AsyncClient(_async.Producing, _async.Consuming, _async.Controlling, _async
     A pool is a `psycopg_pool.AsyncConnectionPool`; `conn=` takes a psycopg AsyncConnection or
     AsyncCursor, or a SQLAlchemy AsyncConnection or AsyncSession on psycopg. For one event loop.
     """
+
+    def blocking(self) -> Client:
+        """A `Client` of the same database, schema and JSON, with connections of its own."""
+        conninfo = self._conninfo
+        if not isinstance(conninfo, str | None):
+            # A pool's: it may also be a function that computes one.
+            conninfo = getattr(conninfo, "conninfo", None)
+            if not isinstance(conninfo, str):
+                raise TypeError(
+                    "the pool does not tell its connection string: give it to the client"
+                )
+        return Client(conninfo, schema=self.schema, dumps=self._dumps, loads=self._loads)

@@ -1,7 +1,8 @@
-"""The worker: runs a handler for each job of its queues."""
+"""The workers: they run a handler for each job of their queues, in threads or in an event loop."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import secrets
@@ -9,7 +10,7 @@ import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from types import FrameType
@@ -18,8 +19,9 @@ import psycopg
 
 from ._conninfo import Connection, complete
 from ._dispatcher import Dispatcher
-from ._handling import Handler
-from .client import Client
+from ._handling import Handler, HandlerThreads, Runner, Settlement
+from ._tasks import AsyncHandler, HandlerTasks
+from .client import AsyncClient, Client
 from .errors import Closed, InvalidArgument
 
 
@@ -39,7 +41,103 @@ class Report:
     """Claims that were not finished when the worker ended."""
 
 
-class Worker:
+class _Worker:
+    """What both workers are told, and how they are stopped."""
+
+    def __init__(
+        self,
+        client: Client,
+        queues: Collection[str],
+        *,
+        concurrency: int,
+        prefetch: int,
+        worker: str | None,
+        poll_interval: float,
+        drain_timeout: float,
+        listen: bool,
+        listener_dsn: str | None,
+    ) -> None:
+        if not queues:
+            raise InvalidArgument("a worker needs a handler")
+        if concurrency < 1 or prefetch < 0:
+            raise InvalidArgument("concurrency must be at least 1, prefetch at least 0")
+        if poll_interval <= 0 or drain_timeout < 0:
+            raise InvalidArgument("poll_interval must be positive, drain_timeout not negative")
+        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._client = client
+        self._queues = tuple(queues)
+        self._concurrency = concurrency
+        self._prefetch = prefetch
+        self._poll_interval = poll_interval
+        self._drain_timeout = drain_timeout
+        self._listen = listen
+        self._listener_dsn = None if listener_dsn is None else complete(listener_dsn)
+        self._counts: Counter[str] = Counter()
+        # Reentrant, because signal handlers call stop().
+        self._lock = threading.RLock()
+        self._dispatcher: Dispatcher | None = None
+        self._stopping = self._now = self._closed = False
+
+    @property
+    def report(self) -> Report:
+        """What it has done so far."""
+        # Not all of the counts: a later schema may have answers that have no field here.
+        return Report(**{field.name: self._counts[field.name] for field in fields(Report)})
+
+    def stop(self, *, now: bool = False) -> None:
+        """Let `run` end: claim no more, finish what runs, release the rest. `now`: at once."""
+        with self._lock:
+            self._stopping = True
+            self._now = self._now or now
+            if self._dispatcher is not None:
+                self._dispatcher.stop(self._now)
+
+    def _begin(self, start_runner: Callable[[Callable[[Settlement], None]], Runner]) -> Dispatcher:
+        with self._lock:
+            if self._closed:
+                raise Closed("the worker has been stopped", hint="Make a new Worker.")
+            if self._dispatcher is not None:
+                raise Closed("the worker is running already", hint="Make another Worker.")
+            self._dispatcher = Dispatcher(
+                self._client,
+                self._queues,
+                start_runner,
+                self._counts,
+                worker=self.worker,
+                concurrency=self._concurrency,
+                prefetch=self._prefetch,
+                poll_interval=self._poll_interval,
+                drain_timeout=self._drain_timeout,
+                connect_listener=self._connect_listener if self._listen else None,
+            )
+            if self._stopping:
+                self._dispatcher.stop(self._now)
+            return self._dispatcher
+
+    def _end(self) -> None:
+        with self._lock:
+            self._dispatcher = None
+            self._closed = self._stopping
+
+    def _connect_listener(self) -> Connection:
+        if self._listener_dsn is None:
+            return self._client._connect()
+        return psycopg.connect(self._listener_dsn, autocommit=True)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self.stop(now=self._stopping)
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class Worker(_Worker):
     """Runs `handlers[queue](job)` for each job of its queues, in `concurrency` threads.
 
     A handler that returns acks its job. It raises `Retry`, `DeadLetter` or `Snooze` for another
@@ -67,35 +165,21 @@ class Worker:
         listen: bool = True,
         listener_dsn: str | None = None,
     ) -> None:
-        if not handlers:
-            raise InvalidArgument("a worker needs a handler")
         for queue, handler in handlers.items():
             if not callable(handler) or inspect.iscoroutinefunction(handler):
                 raise TypeError(f"the handler of {queue} must be an ordinary function")
-        if concurrency < 1 or prefetch < 0:
-            raise InvalidArgument("concurrency must be at least 1, prefetch at least 0")
-        if poll_interval <= 0 or drain_timeout < 0:
-            raise InvalidArgument("poll_interval must be positive, drain_timeout not negative")
-        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._client = client
+        super().__init__(
+            client,
+            handlers,
+            concurrency=concurrency,
+            prefetch=prefetch,
+            worker=worker,
+            poll_interval=poll_interval,
+            drain_timeout=drain_timeout,
+            listen=listen,
+            listener_dsn=listener_dsn,
+        )
         self._handlers = dict(handlers)
-        self._concurrency = concurrency
-        self._prefetch = prefetch
-        self._poll_interval = poll_interval
-        self._drain_timeout = drain_timeout
-        self._listen = listen
-        self._listener_dsn = None if listener_dsn is None else complete(listener_dsn)
-        self._counts: Counter[str] = Counter()
-        # Reentrant, because signal handlers call stop().
-        self._lock = threading.RLock()
-        self._dispatcher: Dispatcher | None = None
-        self._stopping = self._now = self._closed = False
-
-    @property
-    def report(self) -> Report:
-        """What it has done so far."""
-        # Not all of the counts: a later schema may have answers that have no field here.
-        return Report(**{field.name: self._counts[field.name] for field in fields(Report)})
 
     def run(self, *, signals: bool = False, until_idle: bool = False) -> Report:
         """Work until `stop`.
@@ -104,57 +188,76 @@ class Worker:
         `until_idle`: or until no job is ready. What is due later is left alone.
         """
         with self._signals() if signals else nullcontext():
-            dispatcher = self._begin()
+            dispatcher = self._begin(
+                lambda done: HandlerThreads(self._concurrency, self._handlers, done)
+            )
             try:
                 dispatcher.run(until_idle)
             finally:
-                with self._lock:
-                    self._dispatcher = None
-                    self._closed = self._stopping
+                self._end()
         return self.report
 
-    def stop(self, *, now: bool = False) -> None:
-        """Let `run` end: claim no more, finish what runs, release the rest. `now`: at once."""
-        with self._lock:
-            self._stopping = True
-            self._now = self._now or now
-            if self._dispatcher is not None:
-                self._dispatcher.stop(self._now)
 
-    def _begin(self) -> Dispatcher:
-        with self._lock:
-            if self._closed:
-                raise Closed("the worker has been stopped", hint="Make a new Worker.")
-            if self._dispatcher is not None:
-                raise Closed("the worker is running already", hint="Make another Worker.")
-            self._dispatcher = Dispatcher(
-                self._client,
-                self._handlers,
-                self._counts,
-                worker=self.worker,
-                concurrency=self._concurrency,
-                prefetch=self._prefetch,
-                poll_interval=self._poll_interval,
-                drain_timeout=self._drain_timeout,
-                connect_listener=self._connect_listener if self._listen else None,
+class AsyncWorker(_Worker):
+    """`Worker` for handlers that are coroutines: at most `concurrency` of them at once.
+
+    They run in the event loop that awaits `run`. The conversation with the database does not: it
+    has threads of its own, so that a handler which holds the loop up costs no lease. A handler
+    whose lease is lost, or which is not finished when the worker ends, is cancelled.
+
+    All else is as in `Worker`, whose options these are.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        handlers: Mapping[str, AsyncHandler],
+        *,
+        concurrency: int = 100,
+        prefetch: int = 1000,
+        worker: str | None = None,
+        poll_interval: float = 5.0,
+        drain_timeout: float = 30.0,
+        listen: bool = True,
+        listener_dsn: str | None = None,
+    ) -> None:
+        for queue, handler in handlers.items():
+            if not callable(handler):
+                raise TypeError(f"the handler of {queue} must be a coroutine function")
+        self._source = client
+        super().__init__(
+            client.blocking(),
+            handlers,
+            concurrency=concurrency,
+            prefetch=prefetch,
+            worker=worker,
+            poll_interval=poll_interval,
+            drain_timeout=drain_timeout,
+            listen=listen,
+            listener_dsn=listener_dsn,
+        )
+        self._handlers = dict(handlers)
+
+    async def run(self, *, signals: bool = False, until_idle: bool = False) -> Report:
+        """Work until `stop`; if this is cancelled, as after `stop(now=True)`.
+
+        `signals` and `until_idle` as in `Worker.run`.
+        """
+        with self._signals() if signals else nullcontext():
+            dispatcher = self._begin(
+                lambda done: HandlerTasks(self._concurrency, self._handlers, done)
             )
-            if self._stopping:
-                self._dispatcher.stop(self._now)
-            return self._dispatcher
-
-    def _connect_listener(self) -> Connection:
-        if self._listener_dsn is None:
-            return self._client._connect()
-        return psycopg.connect(self._listener_dsn, autocommit=True)
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            self.stop(now=self._stopping)
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            running = asyncio.get_running_loop().create_task(
+                asyncio.to_thread(dispatcher.run, until_idle)
+            )
+            try:
+                await asyncio.shield(running)
+            except asyncio.CancelledError:
+                self.stop(now=True)
+                await running
+                raise
+            finally:
+                self._end()
+                self._client.close()
+                self._client = self._source.blocking()
+        return self.report

@@ -33,6 +33,7 @@ class Caller:
         loads: _json.Loads | None = None,
     ) -> None:
         self.schema = schema
+        self._conninfo, self._dumps, self._loads = conninfo, dumps, loads
         self._statements = Statements(schema, _json.checked(dumps) if dumps else _json.dumps)
         self._loaders = loaders(loads or _json.loads)
         self._source: Source = (

@@ -33,6 +33,7 @@ class Caller:
         loads: _json.Loads | None = None,
     ) -> None:
         self.schema = schema
+        self._conninfo, self._dumps, self._loads = conninfo, dumps, loads
         self._statements = Statements(schema, _json.checked(dumps) if dumps else _json.dumps)
         self._loaders = loaders(loads or _json.loads)
         self._source: Source = (
@@ -91,8 +92,9 @@ class Caller:
     def _rows(self, conn: Joinable | None, function: str, **arguments: object) -> list[Row]:
         # First, so that a wrong value costs no connection.
         text, values = self._statements.call(function, arguments)
-        with translated(), self._borrow(conn) as connection:
-            return (self._run(connection, text, values)).fetchall()
+        with translated():
+            with self._borrow(conn) as connection:
+                return (self._run(connection, text, values)).fetchall()
 
     def _row(self, conn: Joinable | None, function: str, **arguments: object) -> Row:
         return (self._rows(conn, function, **arguments))[0]
