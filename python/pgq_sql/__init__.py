@@ -1,6 +1,7 @@
 """A job queue in PostgreSQL: the binding for Python."""
 
 from ._handling import DeadLetter, Retry, RunningJob, Snooze
+from ._tasks import AsyncRunningJob
 from .client import AsyncClient, Client
 from .errors import (
     Closed,
@@ -33,6 +34,7 @@ from .worker import AsyncWorker, Report, Worker
 
 __all__ = [
     "AsyncClient",
+    "AsyncRunningJob",
     "AsyncWorker",
     "Client",
     "Closed",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ._conninfo import Connection
 from ._exchange import Ask, Exchange
-from ._handling import Runner, RunningJob, Settlement, Verb
+from ._handling import HeldJob, Runner, Settlement, Verb
 from ._leases import Leases
 from ._listener import Listener
 from ._looks import Source
@@ -52,6 +52,7 @@ class Dispatcher:
         client: Client,
         queues: Collection[str],
         start_runner: Callable[[Callable[[Settlement], None]], Runner],
+        make_job: Callable[..., HeldJob],
         counts: Counter[str],
         *,
         worker: str,
@@ -70,13 +71,13 @@ class Dispatcher:
         self._changed = threading.Condition(threading.RLock())
         self._stopping = self._now = self._draining = False
         self._finished: deque[Settlement] = deque()
-        self._held: dict[tuple[int, int], RunningJob] = {}
+        self._held: dict[tuple[int, int], HeldJob] = {}
         self._sources = {name: Source(name, poll_interval) for name in queues}
         self._turn = 0
         self._rate, self._rated_at = 0.0, 0.0
         self._resume_at = 0.0
         self._outage = Outage(log)
-        self._exchange = Exchange(client, worker)
+        self._exchange = Exchange(client, worker, make_job)
         self._runner = start_runner(self._finish)
         self._leases = Leases(client, self._outage, self._lease_lost, self._runner.cancel)
         self._listener = connect_listener and Listener(
@@ -100,7 +101,8 @@ class Dispatcher:
             settlement.result = None
         with self._changed:
             self._finished.append(settlement)
-            self._changed.notify()
+            if len(self._finished) == 1:  # else the loop has been told, and takes all it finds
+                self._changed.notify()
 
     def _wake(self, queues: Collection[str]) -> None:
         with self._changed:
@@ -108,7 +110,7 @@ class Dispatcher:
                 self._sources[name].wake()
             self._changed.notify()
 
-    def _lease_lost(self, job: RunningJob) -> None:
+    def _lease_lost(self, job: HeldJob) -> None:
         with self._changed:
             self._counts["lost"] += 1
         log.warning("job %s of %s: the lease was lost while it ran", job.job_id, job.queue)
@@ -342,6 +344,14 @@ class Dispatcher:
         self._leases.drop(job)
         if settlement.sent and answer in ANSWERS_IF_DONE[verb]:
             answer = ANSWERS[verb]
+        if job.ended:
+            # Released when the worker stopped, perhaps, but its ack was committed before.
+            verb, answer = "ack", "acked"
+            if settlement.error is not None:
+                log.error(
+                    "job %s of %s failed after its ack: %s",
+                    *(job.job_id, job.queue, settlement.headline),
+                )
         lost = answer in {"lost", "gone"}
         with self._changed:
             self._counts["lost" if lost else answer] += 1

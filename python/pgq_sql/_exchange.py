@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import psycopg
 
 from ._conninfo import Connection
-from ._handling import RunningJob, Settlement, Verb
+from ._handling import HeldJob, Settlement, Verb
 from ._looks import Source
 from ._sync.caller import Row
 from .client import Client
@@ -28,7 +28,7 @@ class Ask:
     source: Source
     n: int
     due: bool
-    jobs: list[RunningJob] = field(default_factory=list)
+    jobs: list[HeldJob] = field(default_factory=list)
     due_in: float | None = None
     answered: bool = False
 
@@ -45,8 +45,9 @@ class Exchange:
     exception comes out.
     """
 
-    def __init__(self, client: Client, worker: str) -> None:
+    def __init__(self, client: Client, worker: str, make_job: Callable[..., HeldJob]) -> None:
         self._client = client
+        self._make_job = make_job
         self._worker = worker
         self._due_in = client._statements.fill(DUE_IN)
 
@@ -64,9 +65,13 @@ class Exchange:
         Acks and claims share one transaction and one commit. The other verbs, rarer, have
         their own: a transaction that locks rows by two statements could deadlock with a renewal.
         """
+        for one in settlements:
+            if one.job.ended:
+                one.answer = "acked"
+        left = [one for one in settlements if one.answer is None]
         for verb in ("retry", "dead_letter", "release"):
-            self._settle(verb, [one for one in settlements if one.verb == verb])
-        acks = [one for one in settlements if one.verb == "ack"]
+            self._settle(verb, [one for one in left if one.verb == verb])
+        acks = [one for one in left if one.verb == "ack"]
         if acks or asks:
             self._ack_and_claim(acks, asks)
 
@@ -91,7 +96,7 @@ class Exchange:
         if acks:
             _answer(acks, next(rest))
         for ask in asks:
-            ask.jobs = [RunningJob(*row[:JOB_COLUMNS]) for row in next(rest)]
+            ask.jobs = [self._make_job(*row[:JOB_COLUMNS]) for row in next(rest)]
             ask.answered = True
         for ask in asks:
             if ask.due:

@@ -6,11 +6,15 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
+from ._conninfo import Connection
+from .client import Client
+from .errors import Closed, LeaseLost, translated
 from .models import Job
 
 Handler: TypeAlias = "Callable[[RunningJob], object]"
@@ -46,23 +50,89 @@ class Snooze(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class RunningJob(Job):
+class HeldJob(Job):
     """A job in the hands of a worker."""
 
     lost: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
     """Set when the lease is lost. What the handler answers after that counts for nothing."""
+    _phase: list[Literal["ending", "ended"]] = field(
+        default_factory=list, compare=False, repr=False
+    )
 
     @property
     def key(self) -> tuple[int, int]:
         """The claim: the same job may be claimed again while an old handler still runs."""
         return self.job_id, self.token
 
+    @property
+    def ending(self) -> bool:
+        """Whether its ack is being committed by `transaction`, or has been."""
+        return bool(self._phase)
+
+    @property
+    def ended(self) -> bool:
+        """Whether `transaction` has committed its ack."""
+        return "ended" in self._phase
+
+    @contextmanager
+    def _end(self) -> Iterator[None]:
+        """Around the commit: what renewals hear meanwhile does not mean that it is lost."""
+        self._phase.append("ending")
+        try:
+            yield
+        except BaseException:
+            self._phase.clear()
+            raise
+        self._phase.append("ended")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob(HeldJob):
+    """A job in the hands of a handler that runs in a thread."""
+
+    _client: Client | None = field(default=None, compare=False, repr=False)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction in which what the block does commits together with the job's ack, or not.
+
+        It begins with `require_lease`, so that no other run can commit too: LeaseLost or
+        JobNotFound. An exception of the block rolls it back, and the job is retried unless the
+        handler catches it. What the handler does or raises after it cannot undo the ack.
+        """
+        client = in_worker(self._client)
+        with client._borrow() as conn, translated(), ExitStack() as end, conn.transaction():
+            client.require_lease(self.job_id, self.token, conn=conn)
+            yield conn
+            end.enter_context(self._end())
+            refuse_unless_acked(client.ack(self.job_id, self.token, conn=conn), self)
+
+
+ClientKind = TypeVar("ClientKind")
+
+
+def in_worker(client: ClientKind | None) -> ClientKind:
+    """The client of the worker that runs the job."""
+    if client is None:
+        raise Closed("no worker runs this job", hint="Only its handler can use it so.")
+    return client
+
+
+def refuse_unless_acked(answer: str, job: HeldJob) -> None:
+    """Roll the transaction back if the lease has run out in it."""
+    if answer != "acked":
+        raise LeaseLost(
+            "the lease is lost",
+            detail=f"job {job.job_id}, token {job.token}",
+            hint="It ran out during the transaction, which is rolled back.",
+        )
+
 
 @dataclass(slots=True, eq=False)
 class Settlement:
     """How a claim is to end."""
 
-    job: RunningJob
+    job: HeldJob
     verb: Verb
     error: str | None = None
     delay: timedelta | None = None
@@ -78,17 +148,24 @@ class Settlement:
         return (self.error or "").partition("\n")[0]
 
 
-def settle(handler: Handler, job: RunningJob) -> Settlement:
+def settle(handler: Callable[[Any], object], job: HeldJob) -> Settlement:
     """Run the handler; whatever it raises ends the job's run, not the thread."""
     try:
         result = handler(job)
     except BaseException as error:
         return judged(job, error)
-    return Settlement(job, "ack", result=result)
+    return acked(job, result)
 
 
-def judged(job: RunningJob, error: BaseException) -> Settlement:
+def acked(job: HeldJob, result: object) -> Settlement:
+    """The handler has returned."""
+    return Settlement(job, "ack", result=None if job.ended else result)
+
+
+def judged(job: HeldJob, error: BaseException) -> Settlement:
     """What a handler's exception means for its job."""
+    if job.ended:
+        return Settlement(job, "ack", error=error_text(error))
     match error:
         case Retry():
             return Settlement(job, "retry", reason_text(error), error.delay)
@@ -149,14 +226,14 @@ def _not_negative(delay: timedelta) -> timedelta:
 class Runner(Protocol):
     """Runs handlers; tells how each job is to end."""
 
-    def submit(self, jobs: Iterable[RunningJob]) -> None:
+    def submit(self, jobs: Iterable[HeldJob]) -> None:
         """Run these, in this order, when it can."""
 
-    def take_back(self) -> list[RunningJob]:
+    def take_back(self) -> list[HeldJob]:
         """The jobs whose handler has not begun; they will not run."""
         ...
 
-    def cancel(self, job: RunningJob) -> None:
+    def cancel(self, job: HeldJob) -> None:
         """Its lease is lost: what its handler still does is in vain."""
 
     def close(self, patience: float) -> None:
@@ -167,11 +244,14 @@ class HandlerThreads:
     """A fixed number of threads that run handlers, in the order of submission."""
 
     def __init__(
-        self, size: int, handlers: Mapping[str, Handler], done: Callable[[Settlement], None]
+        self,
+        size: int,
+        handlers: Mapping[str, Callable[[Any], object]],
+        done: Callable[[Settlement], None],
     ) -> None:
         self._handlers = handlers
         self._done = done
-        self._waiting: queue.SimpleQueue[RunningJob | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[HeldJob | None] = queue.SimpleQueue()
         # Daemons: a handler that never returns must not keep the process.
         self._threads = [
             threading.Thread(target=self._run, name=f"pgq-handler-{number}", daemon=True)
@@ -180,12 +260,12 @@ class HandlerThreads:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, jobs: Iterable[RunningJob]) -> None:
+    def submit(self, jobs: Iterable[HeldJob]) -> None:
         for job in jobs:
             self._waiting.put(job)
 
-    def take_back(self) -> list[RunningJob]:
-        jobs: list[RunningJob] = []
+    def take_back(self) -> list[HeldJob]:
+        jobs: list[HeldJob] = []
         while True:
             try:
                 job = self._waiting.get_nowait()
@@ -194,7 +274,7 @@ class HandlerThreads:
             if job is not None:
                 jobs.append(job)
 
-    def cancel(self, job: RunningJob) -> None:
+    def cancel(self, job: HeldJob) -> None:
         """A thread cannot be made to stop: the handler may look at `job.lost`."""
 
     def close(self, patience: float) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ._handling import RunningJob
+from ._handling import HeldJob
 from ._outage import Outage
 from .client import Client
 from .models import Extension
@@ -21,7 +21,7 @@ SHARE = 1 / 3
 class Lease:
     """A claim, on this process's monotonic clock."""
 
-    job: RunningJob
+    job: HeldJob
     length: float
     begins: float
     settling: bool = False
@@ -49,8 +49,8 @@ class Leases:
         self,
         client: Client,
         outage: Outage,
-        lost: Callable[[RunningJob], None],
-        cancel: Callable[[RunningJob], None],
+        lost: Callable[[HeldJob], None],
+        cancel: Callable[[HeldJob], None],
     ) -> None:
         self._client = client
         self._outage = outage
@@ -63,7 +63,7 @@ class Leases:
         self._thread = threading.Thread(target=self._run, name="pgq-leases", daemon=True)
         self._thread.start()
 
-    def add(self, jobs: Iterable[RunningJob], sent_at: float) -> None:
+    def add(self, jobs: Iterable[HeldJob], sent_at: float) -> None:
         """Keep the leases of these claims."""
         with self._changed:
             for job in jobs:
@@ -73,7 +73,7 @@ class Leases:
                 if lease.due < self._wakes_at:
                     self._changed.notify()
 
-    def settling(self, job: RunningJob, now: bool = True) -> bool:
+    def settling(self, job: HeldJob, now: bool = True) -> bool:
         """Leave a claim alone while its end is in flight; False if it is lost already.
 
         A renewal that crossed with it could only wait for its row lock, and learn nothing.
@@ -87,7 +87,7 @@ class Leases:
                     self._changed.notify()
             return lease is not None
 
-    def drop(self, job: RunningJob) -> None:
+    def drop(self, job: HeldJob) -> None:
         """The claim has ended."""
         with self._changed:
             self._leases.pop(job.key, None)
@@ -114,7 +114,7 @@ class Leases:
                 self._outage.over("leases")
                 self._note(jobs, answers, sent_at)
 
-    def _wait_for_due(self, pause: float) -> list[RunningJob]:
+    def _wait_for_due(self, pause: float) -> list[HeldJob]:
         """The jobs to renew now; none: closed."""
         not_before = time.monotonic() + pause
         with self._changed:
@@ -142,16 +142,14 @@ class Leases:
                 lease.job.lost.set()
                 self._cancel(lease.job)
 
-    def _note(
-        self, jobs: Sequence[RunningJob], answers: Sequence[Extension], sent_at: float
-    ) -> None:
+    def _note(self, jobs: Sequence[HeldJob], answers: Sequence[Extension], sent_at: float) -> None:
         with self._changed:
             for job, answer in zip(jobs, answers, strict=True):
                 lease = self._leases.get(job.key)
                 if lease is None or lease.settling:
                     continue
                 if answer.lease_until is None:
-                    if lease.finished:
+                    if lease.finished or job.ending:
                         # Maybe the settlement was carried out and only its answer got lost.
                         lease.settling = True
                         continue

@@ -4,13 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from ._handling import RunningJob, Settlement, judged
+from psycopg import AsyncConnection
 
-AsyncHandler: TypeAlias = "Callable[[RunningJob], Awaitable[object]]"
+from ._handling import HeldJob, Settlement, acked, in_worker, judged, refuse_unless_acked
+from .client import AsyncClient
+from .errors import translated
+
+AsyncHandler: TypeAlias = "Callable[[AsyncRunningJob], Awaitable[object]]"
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncRunningJob(HeldJob):
+    """A job in the hands of a handler that is a coroutine."""
+
+    _client: AsyncClient | None = field(default=None, compare=False, repr=False)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """A transaction in which what the block does commits together with the job's ack, or not.
+
+        All is as in `RunningJob.transaction`.
+        """
+        client = in_worker(self._client)
+        async with client._borrow() as conn:
+            with translated(), ExitStack() as end:
+                async with conn.transaction():
+                    await client.require_lease(self.job_id, self.token, conn=conn)
+                    yield conn
+                    end.enter_context(self._end())
+                    answer = await client.ack(self.job_id, self.token, conn=conn)
+                    refuse_unless_acked(answer, self)
 
 
 class HandlerTasks:
@@ -20,22 +49,25 @@ class HandlerTasks:
     """
 
     def __init__(
-        self, size: int, handlers: Mapping[str, AsyncHandler], done: Callable[[Settlement], None]
+        self,
+        size: int,
+        handlers: Mapping[str, Callable[[Any], Awaitable[object]]],
+        done: Callable[[Settlement], None],
     ) -> None:
         self._size = size
         self._handlers = handlers
         self._done = done
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[RunningJob] = deque()
+        self._waiting: deque[HeldJob] = deque()
         self._running: dict[tuple[int, int], asyncio.Task[Settlement]] = {}
         self._cancelled: set[tuple[int, int]] = set()
 
-    def submit(self, jobs: Iterable[RunningJob]) -> None:
+    def submit(self, jobs: Iterable[HeldJob]) -> None:
         self._waiting.extend(jobs)
         self._loop.call_soon_threadsafe(self._begin)
 
-    def take_back(self) -> list[RunningJob]:
-        jobs: list[RunningJob] = []
+    def take_back(self) -> list[HeldJob]:
+        jobs: list[HeldJob] = []
         while self._waiting:
             try:
                 jobs.append(self._waiting.popleft())
@@ -43,7 +75,7 @@ class HandlerTasks:
                 break
         return jobs
 
-    def cancel(self, job: RunningJob) -> None:
+    def cancel(self, job: HeldJob) -> None:
         self._loop.call_soon_threadsafe(self._cancel, job.key)
 
     def close(self, patience: float) -> None:
@@ -59,7 +91,7 @@ class HandlerTasks:
             self._running[job.key] = task
             task.add_done_callback(partial(self._ended, job))
 
-    def _ended(self, job: RunningJob, task: asyncio.Task[Settlement]) -> None:
+    def _ended(self, job: HeldJob, task: asyncio.Task[Settlement]) -> None:
         del self._running[job.key]
         self._cancelled.discard(job.key)
         self._begin()
@@ -71,7 +103,7 @@ class HandlerTasks:
             self._cancelled.add(key)
             task.cancel()
 
-    async def _settle(self, job: RunningJob) -> Settlement:
+    async def _settle(self, job: HeldJob) -> Settlement:
         if job.lost.is_set():
             # While it waited here: somebody else may be running it.
             return Settlement(job, "release")
@@ -81,4 +113,4 @@ class HandlerTasks:
             if isinstance(error, asyncio.CancelledError) and job.key in self._cancelled:
                 return Settlement(job, "release")
             return judged(job, error)
-        return Settlement(job, "ack", result=result)
+        return acked(job, result)

@@ -13,14 +13,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
+from functools import partial
 from types import FrameType
 
 import psycopg
 
 from ._conninfo import Connection, complete
 from ._dispatcher import Dispatcher
-from ._handling import Handler, HandlerThreads, Runner, Settlement
-from ._tasks import AsyncHandler, HandlerTasks
+from ._handling import Handler, HandlerThreads, HeldJob, Runner, RunningJob, Settlement
+from ._tasks import AsyncHandler, AsyncRunningJob, HandlerTasks
 from .client import AsyncClient, Client
 from .errors import Closed, InvalidArgument
 
@@ -92,7 +93,11 @@ class _Worker:
             if self._dispatcher is not None:
                 self._dispatcher.stop(self._now)
 
-    def _begin(self, start_runner: Callable[[Callable[[Settlement], None]], Runner]) -> Dispatcher:
+    def _begin(
+        self,
+        start_runner: Callable[[Callable[[Settlement], None]], Runner],
+        make_job: Callable[..., HeldJob],
+    ) -> Dispatcher:
         with self._lock:
             if self._closed:
                 raise Closed("the worker has been stopped", hint="Make a new Worker.")
@@ -102,6 +107,7 @@ class _Worker:
                 self._client,
                 self._queues,
                 start_runner,
+                make_job,
                 self._counts,
                 worker=self.worker,
                 concurrency=self._concurrency,
@@ -188,13 +194,17 @@ class Worker(_Worker):
         `until_idle`: or until no job is ready. What is due later is left alone.
         """
         with self._signals() if signals else nullcontext():
+            # A transaction may be open in each thread, beside what the worker itself says.
+            transactions = self._client._twin(self._concurrency)
             dispatcher = self._begin(
-                lambda done: HandlerThreads(self._concurrency, self._handlers, done)
+                lambda done: HandlerThreads(self._concurrency, self._handlers, done),
+                partial(RunningJob, _client=transactions),
             )
             try:
                 dispatcher.run(until_idle)
             finally:
                 self._end()
+                transactions._source.close()
         return self.report
 
 
@@ -244,8 +254,10 @@ class AsyncWorker(_Worker):
         `signals` and `until_idle` as in `Worker.run`.
         """
         with self._signals() if signals else nullcontext():
+            transactions = self._source._twin(self._concurrency)
             dispatcher = self._begin(
-                lambda done: HandlerTasks(self._concurrency, self._handlers, done)
+                lambda done: HandlerTasks(self._concurrency, self._handlers, done),
+                partial(AsyncRunningJob, _client=transactions),
             )
             running = asyncio.get_running_loop().create_task(
                 asyncio.to_thread(dispatcher.run, until_idle)
@@ -258,6 +270,7 @@ class AsyncWorker(_Worker):
                 raise
             finally:
                 self._end()
+                await transactions._source.close()
                 self._client.close()
                 self._client = self._source.blocking()
         return self.report

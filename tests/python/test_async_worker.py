@@ -13,14 +13,22 @@ from typing import Any
 
 import pytest
 
-from pgq_sql import AsyncClient, AsyncWorker, DeadLetter, Report, Retry, RunningJob, Snooze
+from pgq_sql import (
+    AsyncClient,
+    AsyncRunningJob,
+    AsyncWorker,
+    DeadLetter,
+    Report,
+    Retry,
+    Snooze,
+)
 from servers import Connection
 from test_concurrency import scalar
 
 STATES = "select job_id, state, last_error from pgq_sql.all_jobs order by job_id"
 DONE = "select job_id, result from pgq_sql.done_jobs order by job_id"
 
-Handler = Callable[[RunningJob], Awaitable[object]]
+Handler = Callable[[AsyncRunningJob], Awaitable[object]]
 
 
 def work(
@@ -49,7 +57,7 @@ def work(
 
 
 def test_how_handlers_end(database: str, conn: Connection) -> None:
-    async def handle(job: RunningJob) -> object:
+    async def handle(job: AsyncRunningJob) -> object:
         await asyncio.sleep(0)
         match job.payload:
             case "retry" if job.attempt == 1:
@@ -74,7 +82,7 @@ def test_how_handlers_end(database: str, conn: Connection) -> None:
 def test_a_result_that_cannot_be_kept_does_not_undo_the_work(
     database: str, conn: Connection
 ) -> None:
-    async def handle(job: RunningJob) -> object:
+    async def handle(job: AsyncRunningJob) -> object:
         return object() if job.payload == "odd" else "x" * 2_000_000 if job.payload else "kept"
 
     report = work(database, handle, ["odd", "large", None])
@@ -87,7 +95,7 @@ def test_no_more_at_once_than_allowed(database: str, conn: Connection, concurren
     running: set[int] = set()
     most = 0
 
-    async def handle(job: RunningJob) -> None:
+    async def handle(job: AsyncRunningJob) -> None:
         nonlocal most
         running.add(job.job_id)
         most = max(most, len(running))
@@ -104,7 +112,7 @@ def test_a_handler_whose_lease_is_lost_is_cancelled(database: str, conn: Connect
     ends: list[str] = []
     began = threading.Event()
 
-    async def handle(job: RunningJob) -> None:
+    async def handle(job: AsyncRunningJob) -> None:
         if job.attempt > 1:
             ends.append("second run")
             return
@@ -138,7 +146,7 @@ def test_a_handler_whose_lease_is_lost_is_cancelled(database: str, conn: Connect
 
 
 def test_a_handler_that_cancels_itself_is_a_retry(database: str, conn: Connection) -> None:
-    async def handle(job: RunningJob) -> None:
+    async def handle(job: AsyncRunningJob) -> None:
         if job.attempt == 1:
             raise asyncio.CancelledError
 
@@ -151,7 +159,7 @@ class TestStop:
     def test_it_lets_handlers_end(self, database: str, conn: Connection) -> None:
         began = asyncio.Event()
 
-        async def handle(_: RunningJob) -> None:
+        async def handle(_: AsyncRunningJob) -> None:
             began.set()
             await asyncio.sleep(0.2)
 
@@ -170,7 +178,7 @@ class TestStop:
         began = asyncio.Event()
         ends: list[str] = []
 
-        async def handle(_: RunningJob) -> None:
+        async def handle(_: AsyncRunningJob) -> None:
             began.set()
             try:
                 await asyncio.sleep(60)
@@ -201,7 +209,7 @@ class TestStop:
             assert scalar(conn, "select attempt from pgq_sql.jobs") == 0
 
     def test_a_signal(self, database: str) -> None:
-        async def handle(_: RunningJob) -> None:
+        async def handle(_: AsyncRunningJob) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.sleep(0.05)
 
@@ -222,7 +230,7 @@ def test_a_handler_that_holds_the_loop_up_keeps_its_lease(database: str, conn: C
         async with AsyncClient(database) as client:
             await client.create_queue("q", visibility_timeout=timedelta(milliseconds=500))
 
-    async def handle(_: RunningJob) -> None:
+    async def handle(_: AsyncRunningJob) -> None:
         hold.wait(1.5)  # not awaited: no other task of the loop can run
 
     asyncio.run(prepare())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -42,6 +43,13 @@ class Caller:
             else PoolConnections(conninfo)
         )
         self._closed = False
+
+    def _twin(self, limit: int) -> Self:
+        """The same with connections of its own, so many; a pool that was handed in is shared."""
+        twin = copy.copy(self)
+        if isinstance(self._conninfo, str | None):
+            twin._source = OwnConnections(complete(self._conninfo), limit)
+        return twin
 
     async def close(self) -> None:
         """Close the client's connections; a pool that was handed in stays open."""
