@@ -41,7 +41,7 @@ def written(source: Path, folder: Path) -> dict[str, str]:
     unasync.unasync_files([str(path) for path in copy.iterdir()], [rule])
     made = folder / "_sync"
     subprocess.run(
-        [sys.executable, "-m", "ruff", "check", "--quiet", "--fix-only", "--select=I", made],
+        [sys.executable, "-m", "ruff", "check", "--quiet", "--fix-only", "--select=I,SIM117", made],
         check=True,
         cwd=ROOT,
     )

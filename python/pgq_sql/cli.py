@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from importlib.metadata import version as version_of
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import psycopg
 
@@ -16,26 +16,19 @@ from .errors import PgqError
 try:
     import typer
 
+    from . import _cli_act, _cli_look, _cli_worker
+    from ._cli_base import FAILED, UNREACHABLE, USAGE, Dsn, Schema, explain, fail, lost
     from .demo import demo
 except ModuleNotFoundError as error:
     sys.exit(f"pgq needs {error.name}: pip install 'pgq_sql[cli]'")
 
-FAILED, USAGE, UNREACHABLE = 1, 2, 3
-
 app = typer.Typer(
     name="pgq",
-    help="A job queue in PostgreSQL.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
 
-Dsn = Annotated[
-    str,
-    typer.Option(envvar="PGQ_DSN", help="Connection string; default: libpq's variables (PGHOST …)"),
-]
-Schema = Annotated[str, typer.Option(help="The schema that the queue is in.")]
 Start = Annotated[str, typer.Option("--from", help="The release that is there.")]
 End = Annotated[str, typer.Option("--to", help="A release such as 0001, or head, or base (none).")]
 Check = Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 if not at --to.")]
@@ -87,10 +80,29 @@ def version() -> None:
     print(f"pgq_sql {version_of('pgq_sql')}, schema release {_install.resolve(_install.HEAD)}")
 
 
-def fail(message: str, code: int) -> NoReturn:
-    """One line, and an exit code that scripts may rely on."""
-    print(f"pgq: {message}", file=sys.stderr)
-    sys.exit(code)
+def _version_only(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_version_only, help="As `pgq version`."),
+    ] = False,
+) -> None:
+    """A job queue in PostgreSQL."""
+
+
+for command in (
+    *_cli_look.commands,
+    *_cli_act.commands,
+    _cli_worker.worker,
+    demo,
+):
+    app.command()(command)
 
 
 def main() -> None:
@@ -98,12 +110,9 @@ def main() -> None:
     try:
         app()
     except (PgqError, psycopg.Error) as error:
-        # An operational error without a code is libpq's: the connection broke.
-        lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
-        if lost or isinstance(error, _install.Unreachable):
-            fail(_install.one_line(error), UNREACHABLE)
-        wrong = isinstance(error, _install.UnknownRelease)
-        fail(_install.one_line(error), USAGE if wrong else FAILED)
+        if lost(error):
+            fail(explain(error), UNREACHABLE)
+        fail(explain(error), USAGE if isinstance(error, _install.UnknownRelease) else FAILED)
 
 
 if __name__ == "__main__":

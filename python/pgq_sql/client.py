@@ -29,7 +29,7 @@ class AsyncClient(_async.Producing, _async.Consuming, _async.Controlling, _async
     AsyncCursor, or a SQLAlchemy AsyncConnection or AsyncSession on psycopg. For one event loop.
     """
 
-    def blocking(self) -> Client:
+    def _blocking(self) -> Client:
         """A `Client` of the same database, schema and JSON, with connections of its own."""
         conninfo = self._conninfo
         if not isinstance(conninfo, str | None):

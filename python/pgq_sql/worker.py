@@ -236,7 +236,7 @@ class AsyncWorker(_Worker):
                 raise TypeError(f"the handler of {queue} must be a coroutine function")
         self._source = client
         super().__init__(
-            client.blocking(),
+            client._blocking(),
             handlers,
             concurrency=concurrency,
             prefetch=prefetch,
@@ -253,7 +253,7 @@ class AsyncWorker(_Worker):
 
         `signals` and `until_idle` as in `Worker.run`.
         """
-        with self._signals() if signals else nullcontext():
+        with self._loop_signals() if signals else nullcontext():
             transactions = self._source._twin(self._concurrency)
             dispatcher = self._begin(
                 lambda done: HandlerTasks(self._concurrency, self._handlers, done),
@@ -272,5 +272,18 @@ class AsyncWorker(_Worker):
                 self._end()
                 await transactions._source.close()
                 self._client.close()
-                self._client = self._source.blocking()
+                self._client = self._source._blocking()
         return self.report
+
+    @contextmanager
+    def _loop_signals(self) -> Iterator[None]:
+        # The loop must wake for them: another thread may have got the signal while it sleeps.
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        for number in numbers:
+            loop.add_signal_handler(number, lambda: self.stop(now=self._stopping))
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)

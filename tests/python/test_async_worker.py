@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -221,6 +223,29 @@ class TestStop:
                 return await asyncio.wait_for(worker.run(signals=True), 20)
 
         assert asyncio.run(main()).acked == 1
+
+
+def test_a_signal_while_nothing_happens(database: str) -> None:
+    """The loop sleeps, and a thread of the worker may be the one that gets the signal."""
+    program = (
+        "import asyncio, pgq_sql\n"
+        "async def main():\n"
+        "    async with pgq_sql.AsyncClient('postgresql://127.0.0.1:1/x') as client:\n"
+        "        worker = pgq_sql.AsyncWorker(client, {'q': main})\n"
+        "        await worker.run(signals=True)\n"
+        "asyncio.run(main())\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", program], stderr=subprocess.PIPE
+    )
+    assert running.stderr is not None
+    with running, running.stderr as told:
+        assert b"trying again" in told.readline()  # so it runs, and has its signal handlers
+        running.send_signal(signal.SIGTERM)
+        try:
+            assert running.wait(10) == 0
+        finally:
+            running.kill()
 
 
 def test_a_handler_that_holds_the_loop_up_keeps_its_lease(database: str, conn: Connection) -> None:

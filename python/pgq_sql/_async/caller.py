@@ -110,7 +110,8 @@ class Caller:
         text, values = self._statements.call(function, arguments)
         with translated():
             async with self._borrow(conn) as connection:
-                return await (await self._run(connection, text, values)).fetchall()
+                cursor = await self._run(connection, text, values)
+                return await cursor.fetchall()
 
     async def _row(self, conn: AsyncJoinable | None, function: str, **arguments: object) -> Row:
         return (await self._rows(conn, function, **arguments))[0]

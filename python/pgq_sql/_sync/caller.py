@@ -100,9 +100,9 @@ class Caller:
     def _rows(self, conn: Joinable | None, function: str, **arguments: object) -> list[Row]:
         # First, so that a wrong value costs no connection.
         text, values = self._statements.call(function, arguments)
-        with translated():
-            with self._borrow(conn) as connection:
-                return (self._run(connection, text, values)).fetchall()
+        with translated(), self._borrow(conn) as connection:
+            cursor = self._run(connection, text, values)
+            return cursor.fetchall()
 
     def _row(self, conn: Joinable | None, function: str, **arguments: object) -> Row:
         return (self._rows(conn, function, **arguments))[0]
