@@ -149,7 +149,7 @@ def type_of(function: str, argument: str) -> str:
 
 def may_be_null(function: str, argument: str) -> bool:
     """Whether None is sent as an argument of its own, and not left to the default."""
-    return argument in NULLABLE | REQUIRED or (function, argument) in REQUIRED_BY
+    return argument in NULLABLE or argument in REQUIRED or (function, argument) in REQUIRED_BY
 
 
 def _text(name: str, value: object) -> str:

@@ -33,7 +33,7 @@ create table dead_job (
 create index dead_job_dead_at on dead_job (queue_id, dead_at);
 
 comment on table dead_job is
-  'Dead jobs with everything kept. Written by _bury; removed by redrive, discard_dead, and by '
+  'Dead jobs with everything kept. Written by _entomb; removed by redrive, discard_dead, and by '
   'sweep after the queue''s keep_dead.';
 comment on column dead_job.id is 'The job''s id.';
 comment on column dead_job.queue_id is 'The queue it died in.';

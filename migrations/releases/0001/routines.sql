@@ -1057,10 +1057,9 @@ begin
     select
       r.id, r.lane_id >> 16, (r.lane_id & 65535) - 32768, coalesce(r.resume_at, r.run_at),
       r.enqueued_at, r.settings, r.token, r.attempt, r.worker, r.expires_at, r.expires_in,
-      r.keep_done, r.redrives,
-      r.dedup_key, r.progress, r.max_attempts, r.visibility_timeout, r.retry_backoff,
-      r.retry_factor, r.retry_delay, r.retry_max_delay, r.retry_jitter, r.headers, r.payload,
-      _entomb.reason, r.error, clock
+      r.keep_done, r.redrives, r.dedup_key, r.progress, r.max_attempts, r.visibility_timeout,
+      r.retry_backoff, r.retry_factor, r.retry_delay, r.retry_max_delay, r.retry_jitter, r.headers,
+      r.payload, _entomb.reason, r.error, clock
     from removed r
     where r.box is null
   )
@@ -1219,7 +1218,7 @@ comment on function _add_done_day is
 -- rows go to done_job, their keys are free.
 --
 -- Locks:  rows of dedup, as _free_keys; for the first job of a day as _add_done_day.
--- Raises: nothing.
+-- Raises: as _add_done_day.
 -- Notes:  Takes rows that the caller's statement has deleted already, so no job is locked twice.
 --         results are found by the place of the id in ids, which must ascend.
 create or replace function _keep(
@@ -2771,8 +2770,8 @@ comment on function _too_large is
 --         _in_id_order says why it is `id = any (ids)` and width_bucket; here ids are sorted only
 --         if they do not come so, as they mostly do. One statement locks them all: a second one,
 --         for what the first has missed, would lock out of order and deadlock with heartbeats.
---         Those that become history pass through an array: 1 GB together, at most.
 --         What is left after it is stale, or named twice, and is settled one by one.
+--         Jobs that become history pass through an array: 1 GB together, at most.
 create or replace function ack_many(
   job_ids bigint[],
   tokens bigint[],
@@ -4839,10 +4838,10 @@ comment on function count_jobs is
 --
 -- Locks:  none.
 -- Raises: JQ001 no such queue; 22023 for nulls and bound < 1.
--- Notes:  Stable, so that all figures come from one snapshot. Each
---         figure looks at no more than `bound` rows of each lane; one that reaches it is a
---         lower limit, and exact is false. Running jobs lie between a lane's tail and the ready
---         ones, so the first `bound` rows from there have them all, unless more than that run.
+-- Notes:  Stable, so that all figures come from one snapshot. Each looks at no more than `bound`
+--         rows of each lane; one that reaches it is a lower limit, and exact is false. Running jobs
+--         lie between a lane's tail and the ready ones, so the first `bound` rows from there have
+--         them all, unless more than that run.
 create or replace function queue_stats(queue text, bound integer default 10000)
 returns queue_state
 language plpgsql

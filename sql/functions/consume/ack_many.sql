@@ -7,8 +7,8 @@
 --         _in_id_order says why it is `id = any (ids)` and width_bucket; here ids are sorted only
 --         if they do not come so, as they mostly do. One statement locks them all: a second one,
 --         for what the first has missed, would lock out of order and deadlock with heartbeats.
---         Those that become history pass through an array: 1 GB together, at most.
 --         What is left after it is stale, or named twice, and is settled one by one.
+--         Jobs that become history pass through an array: 1 GB together, at most.
 create or replace function ack_many(
   job_ids bigint[],
   tokens bigint[],

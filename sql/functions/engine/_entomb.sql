@@ -64,10 +64,9 @@ begin
     select
       r.id, r.lane_id >> 16, (r.lane_id & 65535) - 32768, coalesce(r.resume_at, r.run_at),
       r.enqueued_at, r.settings, r.token, r.attempt, r.worker, r.expires_at, r.expires_in,
-      r.keep_done, r.redrives,
-      r.dedup_key, r.progress, r.max_attempts, r.visibility_timeout, r.retry_backoff,
-      r.retry_factor, r.retry_delay, r.retry_max_delay, r.retry_jitter, r.headers, r.payload,
-      _entomb.reason, r.error, clock
+      r.keep_done, r.redrives, r.dedup_key, r.progress, r.max_attempts, r.visibility_timeout,
+      r.retry_backoff, r.retry_factor, r.retry_delay, r.retry_max_delay, r.retry_jitter, r.headers,
+      r.payload, _entomb.reason, r.error, clock
     from removed r
     where r.box is null
   )

@@ -2,7 +2,7 @@
 -- rows go to done_job, their keys are free.
 --
 -- Locks:  rows of dedup, as _free_keys; for the first job of a day as _add_done_day.
--- Raises: nothing.
+-- Raises: as _add_done_day.
 -- Notes:  Takes rows that the caller's statement has deleted already, so no job is locked twice.
 --         results are found by the place of the id in ids, which must ascend.
 create or replace function _keep(

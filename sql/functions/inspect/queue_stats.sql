@@ -2,10 +2,10 @@
 --
 -- Locks:  none.
 -- Raises: JQ001 no such queue; 22023 for nulls and bound < 1.
--- Notes:  Stable, so that all figures come from one snapshot. Each
---         figure looks at no more than `bound` rows of each lane; one that reaches it is a
---         lower limit, and exact is false. Running jobs lie between a lane's tail and the ready
---         ones, so the first `bound` rows from there have them all, unless more than that run.
+-- Notes:  Stable, so that all figures come from one snapshot. Each looks at no more than `bound`
+--         rows of each lane; one that reaches it is a lower limit, and exact is false. Running jobs
+--         lie between a lane's tail and the ready ones, so the first `bound` rows from there have
+--         them all, unless more than that run.
 create or replace function queue_stats(queue text, bound integer default 10000)
 returns queue_state
 language plpgsql
