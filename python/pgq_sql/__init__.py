@@ -1,7 +1,9 @@
 """A job queue in PostgreSQL: the binding for Python."""
 
-from ._handling import DeadLetter, Retry, RunningJob, Snooze
-from ._tasks import AsyncRunningJob
+from ._consumers import BatchConsumer, Consumer
+from ._jobs import Batch, RunningJob
+from ._settlements import DeadLetter, Retry, Snooze
+from ._tasks import AsyncBatch, AsyncRunningJob
 from .client import AsyncClient, Client
 from .errors import (
     Closed,
@@ -33,11 +35,15 @@ from .models import (
 from .worker import AsyncWorker, Report, Worker
 
 __all__ = [
+    "AsyncBatch",
     "AsyncClient",
     "AsyncRunningJob",
     "AsyncWorker",
+    "Batch",
+    "BatchConsumer",
     "Client",
     "Closed",
+    "Consumer",
     "DeadLetter",
     "Enqueued",
     "Extension",

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ._handling import RunningJob
+from ._jobs import RunningJob
 from .client import Client
 from .errors import PgqError
 from .worker import Report, Worker

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from ._conninfo import Connection
+from ._consumers import AnyConsumer, BatchConsumer
 from ._exchange import Ask, Exchange
-from ._handling import HeldJob, Runner, Settlement, Verb
+from ._jobs import HeldJob
 from ._leases import Leases
 from ._listener import Listener
-from ._looks import Source
+from ._looks import Source, shares
 from ._outage import UNREACHABLE, Outage, one_line
+from ._runner import Runner, Unit, WorkerSide
+from ._settlements import Settlement, Verb, too_slow
 from .client import Client
 
 log = logging.getLogger("pgq_sql.worker")
@@ -50,9 +55,10 @@ class Dispatcher:
     def __init__(
         self,
         client: Client,
-        queues: Collection[str],
-        start_runner: Callable[[Callable[[Settlement], None]], Runner],
+        consumers: Mapping[str, AnyConsumer],
+        start_runner: Callable[[WorkerSide], Runner],
         make_job: Callable[..., HeldJob],
+        make_batch: Callable[[Iterable[Any]], Unit],
         counts: Counter[str],
         *,
         worker: str,
@@ -71,15 +77,19 @@ class Dispatcher:
         self._changed = threading.Condition(threading.RLock())
         self._stopping = self._now = self._draining = False
         self._finished: deque[Settlement] = deque()
-        self._held: dict[tuple[int, int], HeldJob] = {}
-        self._sources = {name: Source(name, poll_interval) for name in queues}
-        self._turn = 0
-        self._rate, self._rated_at = 0.0, 0.0
+        self._held: dict[tuple[int, int], Unit] = {}
+        # Claims that were ended because their handler's time was over, and it still runs.
+        self._overrun: set[tuple[int, int]] = set()
+        self._make_batch = make_batch
+        self._sources = {
+            name: Source(name, poll_interval, consumer) for name, consumer in consumers.items()
+        }
+        self._units_done, self._rate, self._rated_at = 0, 0.0, 0.0
         self._resume_at = 0.0
         self._outage = Outage(log)
         self._exchange = Exchange(client, worker, make_job)
-        self._runner = start_runner(self._finish)
-        self._leases = Leases(client, self._outage, self._lease_lost, self._runner.cancel)
+        self._runner = start_runner(self)
+        self._leases = Leases(client, self._outage, self)
         self._listener = connect_listener and Listener(
             client, connect_listener, self._outage, self._wake, log
         )
@@ -93,15 +103,59 @@ class Dispatcher:
             self._now = self._now or now
             self._changed.notify_all()
 
-    def _finish(self, settlement: Settlement) -> None:
-        if settlement.result is not None and not self._exchange.storable(settlement.result):
-            # The work is done, and that is what counts.
-            job = settlement.job
-            log.warning("job %s of %s: its result is no JSON and not kept", job.job_id, job.queue)
-            settlement.result = None
+    def begins(self, unit: Unit) -> None:
+        """A handler is about to be called."""
+        timeout = self._sources[unit[0].queue].consumer.timeout
+        if timeout is not None:
+            self._leases.limit(unit, time.monotonic() + timeout.total_seconds())
+
+    def finished(self, unit: Unit, settlements: Sequence[Settlement]) -> None:
+        """A handler has ended."""
+        for settlement in settlements:
+            if settlement.result is not None and not self._exchange.storable(settlement.result):
+                # The work is done, and that is what counts.
+                job = settlement.job
+                log.warning(
+                    "job %s of %s: its result is no JSON and not kept", job.job_id, job.queue
+                )
+                settlement.result = None
         with self._changed:
-            self._finished.append(settlement)
-            if len(self._finished) == 1:  # else the loop has been told, and takes all it finds
+            self._sources[unit[0].queue].running -= 1
+            self._units_done += 1
+            if self._overrun:
+                late = {one.job.key for one in settlements} & self._overrun
+                settlements = [one for one in settlements if one.job.key not in late]
+                self._overrun -= late
+            self._finish(settlements)
+
+    def overran(self, job: HeldJob) -> None:
+        """A handler's time is over: end its job without it."""
+        with self._changed:
+            if job.key not in self._held or any(one.job is job for one in self._finished):
+                return
+            self._overrun.add(job.key)
+            self._finish([too_slow(self._sources[job.queue].consumer, job)])
+        self.in_vain(job)
+
+    def lost(self, job: HeldJob) -> None:
+        """A lease was lost while its handler ran."""
+        with self._changed:
+            self._counts["lost"] += 1
+        log.warning("job %s of %s: the lease was lost while it ran", job.job_id, job.queue)
+        self.in_vain(job)
+
+    def in_vain(self, job: HeldJob) -> None:
+        """What the handler still does for the job is in vain."""
+        job.lost.set()
+        unit = self._held.get(job.key)
+        if unit is not None and all(one.lost.is_set() for one in unit):
+            self._runner.cancel(unit)
+
+    def _finish(self, settlements: Sequence[Settlement]) -> None:
+        with self._changed:
+            told = bool(self._finished)  # and the loop takes all it finds
+            self._finished.extend(settlements)
+            if not told:
                 self._changed.notify()
 
     def _wake(self, queues: Collection[str]) -> None:
@@ -110,17 +164,12 @@ class Dispatcher:
                 self._sources[name].wake()
             self._changed.notify()
 
-    def _lease_lost(self, job: HeldJob) -> None:
-        with self._changed:
-            self._counts["lost"] += 1
-        log.warning("job %s of %s: the lease was lost while it ran", job.job_id, job.queue)
-
     # The loop
 
     def run(self, until_idle: bool) -> None:
         """Work until stopped, or until no job is ready."""
         try:
-            self._begin()
+            self._begin(until_idle)
             self._work(until_idle)
             self._drain()
         finally:
@@ -129,12 +178,15 @@ class Dispatcher:
             self._counts["left"] += len(self._held)
             self._close()
 
-    def _begin(self) -> None:
-        """Check the schema and the queues; wait for a database that cannot be reached."""
+    def _begin(self, until_idle: bool) -> None:
+        """Check the schema; wait for a database that cannot be reached.
+
+        A queue that isn't there may be made yet; but who wants to see it empty is told.
+        """
         while not self._stopping:
             try:
                 self._client.check()
-                for name in self._sources:
+                for name in self._sources if until_idle else ():
                     self._client.next_run_at(name)
             except UNREACHABLE as error:
                 self._pause(error)
@@ -147,21 +199,24 @@ class Dispatcher:
         while not self._stopping:
             settlements = self._take_finished()
             # Only a look with empty hands can tell that all is done.
-            last = until_idle and not self._held
-            asks = self._plan(everything=last, settling=bool(settlements))
+            last = until_idle and not self._running
+            if until_idle and settlements:
+                # Their handlers may have made jobs, for any queue.
+                self._wake(self._sources)
+            asks = self._plan(last, bool(settlements))
             self._trade(settlements, asks)
             if self._listener:
                 watched = (source.name for source in self._sources.values() if source.watched)
                 self._listener.watch(frozenset(watched))
-            if last and not self._held and not self._finished and all(ask.idle for ask in asks):
+            if last and not self._running and all(one.idle for one in self._sources.values()):
                 return
             self._sleep()
 
     def _drain(self) -> None:
         """Settle what runs, for as long as is allowed."""
         self._draining = True
-        for job in self._runner.take_back():
-            self._finish(Settlement(job, "release"))
+        for unit in self._runner.take_back():
+            self.finished(unit, [Settlement(job, "release") for job in unit])
         ends = time.monotonic() + self._drain_timeout
         while (self._held or self._finished) and not self._now and time.monotonic() < ends:
             self._sleep(ends)
@@ -170,14 +225,14 @@ class Dispatcher:
     def _release_rest(self) -> None:
         """Give back what is not finished, at no cost: the answers of its handlers are too late."""
         settlements = self._take_finished()
-        for job in self._runner.take_back():
-            del self._held[job.key]
+        for unit in self._runner.take_back():
+            self.finished(unit, [Settlement(job, "release") for job in unit])
+        settlements += self._take_finished()
+        held = [job for key, unit in self._held.items() for job in unit if job.key == key]
+        for job in held:
+            self.in_vain(job)
             settlements.append(Settlement(job, "release"))
-        for job in self._held.values():
-            job.lost.set()
-            self._runner.cancel(job)
-            settlements.append(Settlement(job, "release"))
-        ours = [one for one in settlements if self._leases.settling(one.job)]
+        ours = self._ours(settlements)
         if ours:
             self._trade(ours, [])
         # A handler may end just now; its claim was released all the same.
@@ -210,45 +265,55 @@ class Dispatcher:
             return -math.inf
         if self._draining or self._free <= 0:
             return math.inf
-        return min(source.looks_at() for source in self._sources.values())
+        looks = (source.looks_at() for source in self._sources.values() if source.room > 0)
+        return min(looks, default=math.inf)
 
     @property
     def _free(self) -> int:
-        """How many more jobs to hold: more than the threads, if they are done before we're back."""
-        return self._concurrency + min(self._prefetch, int(self._rate * AHEAD)) - len(self._held)
+        """For how many more handlers to claim: more than may run, if they end before we're back."""
+        ahead = min(self._prefetch, int(self._rate * AHEAD))
+        return self._concurrency + ahead - self._running
+
+    @property
+    def _running(self) -> int:
+        """How many handlers run, or wait for a place."""
+        return sum(source.running for source in self._sources.values())
 
     def _take_finished(self) -> list[Settlement]:
         with self._changed:
             finished = list(self._finished)
             self._finished.clear()
-        for settlement in finished:
-            self._held.pop(settlement.job.key, None)
+            for settlement in finished:
+                self._held.pop(settlement.job.key, None)
+            units, self._units_done = self._units_done, 0
         now = time.monotonic()
         elapsed, self._rated_at = now - self._rated_at, now
-        rate = len(finished) / max(elapsed, 1e-6)
+        rate = units / max(elapsed, 1e-6)
         self._rate += (rate - self._rate) * min(1.0, elapsed / RATE_OVER)
         # What is lost has been counted when that was learnt.
-        return [one for one in finished if self._leases.settling(one.job)]
+        return self._ours(finished)
 
-    def _plan(self, *, everything: bool, settling: bool) -> list[Ask]:
+    def _ours(self, settlements: Sequence[Settlement]) -> list[Settlement]:
+        """Those whose claim is still held; it is not renewed from here on."""
+        held = self._leases.settling(one.job for one in settlements)
+        return list(itertools.compress(settlements, held))
+
+    def _plan(self, last: bool, settling: bool) -> list[Ask]:
         """Share what is free among the queues that are due, or that ride along with an ack."""
         now, free = time.monotonic(), self._free
+        if free <= 0:
+            return []
         with self._changed:
             due = [
                 source
                 for source in self._sources.values()
-                if everything or source.looks_at() <= now or (settling and not source.empty)
+                if source.room > 0
+                and (source.looks_at() <= now or (settling and not source.empty))
             ]
-            if not due or free <= 0:
-                return []
-            self._turn = (self._turn + 1) % len(due)
-            due = due[self._turn :] + due[: self._turn]
-            share, rest = divmod(free, len(due))
             asks = [
                 # A busy queue has no use for the time of its next job.
-                Ask(source, share + (place < rest), everything or source.empty)
-                for place, source in enumerate(due)
-                if share or place < rest
+                Ask(source, jobs, last or source.empty)
+                for source, jobs in shares(due, free).items()
             ]
             for ask in asks:
                 ask.source.woken = False
@@ -265,9 +330,7 @@ class Dispatcher:
         for ask in asks:
             if ask.answered:
                 self._claimed(ask, sent_at)
-        for settlement in settlements:
-            if settlement.answer is not None:
-                self._settled(settlement, settlement.answer)
+        self._settled([one for one in settlements if one.answer is not None])
         if error is None:
             return
         open_settlements = [one for one in settlements if one.answer is None]
@@ -301,8 +364,8 @@ class Dispatcher:
     def _put_back(self, settlements: Sequence[Settlement]) -> None:
         for settlement in settlements:
             settlement.sent = True
-            self._leases.settling(settlement.job, False)
-            self._finish(settlement)
+        self._leases.not_settled(one.job for one in settlements)
+        self._finish(settlements)
 
     def _refused(
         self, error: Exception, settlements: Sequence[Settlement], asks: Sequence[Ask]
@@ -321,45 +384,66 @@ class Dispatcher:
                 self._put_back([settlement])
                 continue
             job = settlement.job
-            self._leases.drop(job)
+            self._leases.drop([job])
             with self._changed:
                 self._counts["lost"] += 1
             log.error("job %s: cannot %s it: %s", job.job_id, settlement.verb, one_line(error))
 
     def _claimed(self, ask: Ask, sent_at: float) -> None:
         with self._changed:
-            ask.source.found(ask.n, len(ask.jobs), ask.due_in)
+            ask.source.found(ask.n, len(ask.jobs), ask.due, ask.due_in)
             self._counts["claimed"] += len(ask.jobs)
-        self._held.update((job.key, job) for job in ask.jobs)
-        self._leases.add(ask.jobs, sent_at)
-        self._runner.submit(ask.jobs)
+        if not ask.jobs:
+            return
+        consumer, jobs = ask.source.consumer, ask.jobs
+        make = self._make_batch if isinstance(consumer, BatchConsumer) else tuple
+        units = [make(jobs[at : at + consumer.size]) for at in range(0, len(jobs), consumer.size)]
+        with self._changed:
+            self._held.update((job.key, unit) for unit in units for job in unit)
+            ask.source.running += len(units)
+        self._leases.add(jobs, sent_at)
+        self._runner.submit(units)
 
-    def _settled(self, settlement: Settlement, answer: str) -> None:
-        job, verb = settlement.job, settlement.verb
-        if answer == TOO_LARGE:
+    def _settled(self, settlements: Sequence[Settlement]) -> None:
+        """Note the answers."""
+        too_large = [one for one in settlements if one.answer == TOO_LARGE]
+        for settlement in too_large:
+            job = settlement.job
             log.warning("job %s of %s: its result is too large and not kept", job.job_id, job.queue)
             settlement.result, settlement.answer = None, None
-            self._put_back([settlement])
-            return
-        self._leases.drop(job)
-        if settlement.sent and answer in ANSWERS_IF_DONE[verb]:
-            answer = ANSWERS[verb]
-        if job.ended:
-            # Released when the worker stopped, perhaps, but its ack was committed before.
-            verb, answer = "ack", "acked"
-            if settlement.error is not None:
-                log.error(
-                    "job %s of %s failed after its ack: %s",
-                    *(job.job_id, job.queue, settlement.headline),
-                )
-        lost = answer in {"lost", "gone"}
+        self._put_back(too_large)
+        ended = [one for one in settlements if one.answer is not None]
+        self._leases.drop(one.job for one in ended)
+        outcomes = Counter(map(outcome, ended))
         with self._changed:
-            self._counts["lost" if lost else answer] += 1
-        if lost:
-            log.warning("job %s of %s: %s before its %s", job.job_id, job.queue, answer, verb)
-        elif answer == "dead":
-            log.error("job %s of %s is dead: %s", job.job_id, job.queue, settlement.headline)
-        elif verb == "retry":
-            log.warning(
-                "job %s of %s will run again: %s", job.job_id, job.queue, settlement.headline
-            )
+            self._counts.update(outcomes)
+        if outcomes.keys() - {"acked", "released"} or any(one.error for one in ended):
+            for settlement in ended:
+                tell(settlement, outcome(settlement))
+
+
+def outcome(settlement: Settlement) -> str:
+    """What a settlement counts as: acked, retried, dead, released or lost."""
+    answer, verb = settlement.answer, settlement.verb
+    if settlement.job.ended:
+        # Released when the worker stopped, perhaps, but its ack was committed before.
+        return "acked"
+    if settlement.sent and answer in ANSWERS_IF_DONE[verb]:
+        return ANSWERS[verb]
+    return "lost" if answer is None or answer == "gone" else answer
+
+
+def tell(settlement: Settlement, outcome: str) -> None:
+    """Log what somebody should know."""
+    job, why = settlement.job, settlement.headline
+    if outcome == "lost":
+        log.warning(
+            "job %s of %s: %s before its %s",
+            *(job.job_id, job.queue, settlement.answer, settlement.verb),
+        )
+    elif outcome == "dead":
+        log.error("job %s of %s is dead: %s", job.job_id, job.queue, why)
+    elif outcome == "retried":
+        log.warning("job %s of %s will run again: %s", job.job_id, job.queue, why)
+    elif outcome == "acked" and settlement.error is not None:
+        log.error("job %s of %s failed after its ack: %s", job.job_id, job.queue, why)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import psycopg
 
 from ._conninfo import Connection
-from ._handling import HeldJob, Settlement, Verb
+from ._jobs import HeldJob, claims
 from ._looks import Source
+from ._settlements import Settlement, Verb
 from ._sync.caller import Row
 from .client import Client
 from .errors import translated
@@ -31,11 +32,6 @@ class Ask:
     jobs: list[HeldJob] = field(default_factory=list)
     due_in: float | None = None
     answered: bool = False
-
-    @property
-    def idle(self) -> bool:
-        """No job is ready, as far as can be seen; one may be due later."""
-        return self.answered and not self.jobs and (self.due_in is None or self.due_in > 0)
 
 
 class Exchange:
@@ -105,10 +101,8 @@ class Exchange:
     def _send(
         self, conn: Connection, verb: Verb, group: Sequence[Settlement]
     ) -> psycopg.Cursor[Row]:
-        arguments: dict[str, object] = {
-            "job_ids": [one.job.job_id for one in group],
-            "tokens": [one.job.token for one in group],
-        }
+        ids, tokens = claims(one.job for one in group)
+        arguments: dict[str, object] = {"job_ids": ids, "tokens": tokens}
         if verb == "ack" and any(one.result is not None for one in group):
             arguments["results"] = [one.result for one in group]
         if verb in ("retry", "dead_letter"):

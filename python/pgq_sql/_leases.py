@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from ._handling import HeldJob
+from ._jobs import HeldJob, claims
 from ._outage import Outage
 from .client import Client
 from .models import Extension
@@ -27,6 +28,8 @@ class Lease:
     settling: bool = False
     finished: bool = False
     """Its handler has ended: what becomes of the claim is the settlement's to learn."""
+    limit: float = math.inf
+    """When the handler's time is over."""
 
     @property
     def ends(self) -> float:
@@ -38,6 +41,19 @@ class Lease:
         return math.inf if self.settling else self.begins + self.length * SHARE
 
 
+class Owner(Protocol):
+    """Who holds the claims; told in the leases' thread."""
+
+    def lost(self, job: HeldJob) -> None:
+        """The lease was lost while the handler ran."""
+
+    def in_vain(self, job: HeldJob) -> None:
+        """By this clock the lease has run out."""
+
+    def overran(self, job: HeldJob) -> None:
+        """The handler's time is over."""
+
+
 class Leases:
     """Renews all leases together in a thread of its own, and tells what is lost.
 
@@ -45,17 +61,10 @@ class Leases:
     never seems longer than it is.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        outage: Outage,
-        lost: Callable[[HeldJob], None],
-        cancel: Callable[[HeldJob], None],
-    ) -> None:
+    def __init__(self, client: Client, outage: Outage, owner: Owner) -> None:
         self._client = client
         self._outage = outage
-        self._lost = lost
-        self._cancel = cancel
+        self._owner = owner
         self._leases: dict[tuple[int, int], Lease] = {}
         self._changed = threading.Condition()
         self._wakes_at = math.inf
@@ -73,24 +82,43 @@ class Leases:
                 if lease.due < self._wakes_at:
                     self._changed.notify()
 
-    def settling(self, job: HeldJob, now: bool = True) -> bool:
-        """Leave a claim alone while its end is in flight; False if it is lost already.
+    def limit(self, jobs: Iterable[HeldJob], until: float) -> None:
+        """The handler of these may run so long."""
+        with self._changed:
+            for job in jobs:
+                if (lease := self._leases.get(job.key)) is not None:
+                    lease.limit = until
+            if until < self._wakes_at:
+                self._changed.notify()
+
+    def settling(self, jobs: Iterable[HeldJob]) -> list[bool]:
+        """Leave claims alone while their ends are in flight; False for those lost already.
 
         A renewal that crossed with it could only wait for its row lock, and learn nothing.
         """
-        with self._changed:
-            lease = self._leases.get(job.key)
-            if lease is not None:
-                lease.settling = now
-                lease.finished = True
-                if not now:
-                    self._changed.notify()
-            return lease is not None
+        return self._settle(jobs, True)
 
-    def drop(self, job: HeldJob) -> None:
-        """The claim has ended."""
+    def not_settled(self, jobs: Iterable[HeldJob]) -> None:
+        """Their ends did not get through: keep them until they do."""
+        self._settle(jobs, False)
         with self._changed:
-            self._leases.pop(job.key, None)
+            self._changed.notify()
+
+    def _settle(self, jobs: Iterable[HeldJob], now: bool) -> list[bool]:
+        ours: list[bool] = []
+        with self._changed:
+            for job in jobs:
+                if (lease := self._leases.get(job.key)) is not None:
+                    lease.settling = now
+                    lease.finished = True
+                ours.append(lease is not None)
+        return ours
+
+    def drop(self, jobs: Iterable[HeldJob]) -> None:
+        """The claims have ended."""
+        with self._changed:
+            for job in jobs:
+                self._leases.pop(job.key, None)
 
     def close(self, patience: float) -> None:
         """Renew no more."""
@@ -104,9 +132,7 @@ class Leases:
         while jobs := self._wait_for_due(pause):
             sent_at = time.monotonic()
             try:
-                answers = self._client.heartbeat_many(
-                    [job.job_id for job in jobs], [job.token for job in jobs]
-                )
+                answers = self._client.heartbeat_many(*claims(jobs))
             except Exception as error:
                 pause = self._outage.failed("leases", error)
             else:
@@ -120,27 +146,32 @@ class Leases:
         with self._changed:
             while not self._closed:
                 now = time.monotonic()
-                self._mark_expired(now)
-                first = min((lease.due for lease in self._leases.values()), default=math.inf)
-                self._wakes_at = max(first, not_before)
-                if self._wakes_at <= now:
+                self._mark_over(now)
+                due = min((lease.due for lease in self._leases.values()), default=math.inf)
+                due = max(due, not_before)
+                if due <= now:
                     # Those that are nearly due come along.
                     return [
                         lease.job
                         for lease in self._leases.values()
                         if lease.due - now < lease.length * SHARE / 2
                     ]
+                limit = min((lease.limit for lease in self._leases.values()), default=math.inf)
                 # While renewals fail, look for leases that end meanwhile.
-                until = min(self._wakes_at, now + 1) if pause else self._wakes_at
-                self._changed.wait(None if until == math.inf else until - now)
+                self._wakes_at = min(due, limit, now + 1 if pause else math.inf)
+                wait = self._wakes_at - now
+                self._changed.wait(None if wait == math.inf else max(wait, 0))
         return []
 
-    def _mark_expired(self, now: float) -> None:
-        # The database may still think otherwise, so the answer of the ack is what counts.
+    def _mark_over(self, now: float) -> None:
         for lease in self._leases.values():
+            # The database may still think otherwise, so the answer of the ack is what counts.
             if lease.ends < now and not lease.job.lost.is_set():
-                lease.job.lost.set()
-                self._cancel(lease.job)
+                self._owner.in_vain(lease.job)
+            if lease.limit < now:
+                lease.limit = math.inf
+                if not lease.finished:
+                    self._owner.overran(lease.job)
 
     def _note(self, jobs: Sequence[HeldJob], answers: Sequence[Extension], sent_at: float) -> None:
         with self._changed:
@@ -154,9 +185,7 @@ class Leases:
                         lease.settling = True
                         continue
                     del self._leases[job.key]
-                    job.lost.set()
-                    self._cancel(job)
-                    self._lost(job)
+                    self._owner.lost(job)
                 else:
                     lease.begins = sent_at
                     lease.length = (answer.lease_until - answer.observed_at).total_seconds()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ._consumers import AnyConsumer
 from ._outage import jittered
 
 FIRST_PAUSE = 0.01
 SHORTEST_PAUSE = 0.001
+AT_ONCE = 1000
+"""Jobs to claim at most by one look: a transaction of some tens of milliseconds."""
 BUSY_AFTER = 3
 """Looks in a row that found something, after which notifications are not worth their cost."""
 
@@ -20,14 +25,25 @@ class Source:
 
     name: str
     poll_interval: float
+    consumer: AnyConsumer
+    running: int = 0
+    """Handlers that run, or wait for a place."""
     next_look: float = 0.0
     woken: bool = True
     empty: bool = False
     """The last look found nothing."""
+    idle: bool = False
+    """So it did, and since then nothing has come; a job may be due later."""
     told: bool = False
     """Its failure has been logged."""
     _in_vain: int = 0
     _in_luck: int = 0
+
+    @property
+    def room(self) -> float:
+        """For how many more handlers its limit leaves room."""
+        limit = self.consumer.limit
+        return math.inf if limit is None else limit - self.running
 
     @property
     def watched(self) -> bool:
@@ -36,18 +52,19 @@ class Source:
 
     def wake(self) -> None:
         """Look at once: there may be a job."""
-        self.woken = True
+        self.woken, self.idle = True, False
         self._in_vain = 0
 
     def looks_at(self) -> float:
         """When to look next, on the monotonic clock."""
         return -math.inf if self.woken else self.next_look
 
-    def found(self, asked: int, jobs: int, due_in: float | None) -> None:
-        """Note what a look has brought."""
+    def found(self, asked: int, jobs: int, due: bool, due_in: float | None) -> None:
+        """Note what a look has brought; `due`: it was asked too when the next job is."""
         now = time.monotonic()
         self.told = False
         self.empty = not jobs
+        self.idle = not jobs and due and (due_in is None or due_in > 0)
         if jobs:
             self._in_vain = 0
             self._in_luck += 1
@@ -66,3 +83,23 @@ class Source:
         # Nor along with an ack, which would fail with it.
         self.empty = True
         self.next_look = time.monotonic() + jittered(self.poll_interval)
+
+
+def shares(sources: Sequence[Source], free: int) -> dict[Source, int]:
+    """For how many jobs to ask each, where so many handlers are free: according to its weight."""
+    if not sources:
+        return {}
+    weights = [source.consumer.weight for source in sources]
+    total = sum(weights)
+    handlers = {
+        source: int(free * weight / total) for source, weight in zip(sources, weights, strict=True)
+    }
+    # Who gets what is left is drawn: over many rounds that is fair, and needs no memory.
+    if rest := free - sum(handlers.values()):
+        for source in random.choices(sources, weights, k=rest):  # noqa: S311
+            handlers[source] += 1
+    return {
+        source: min(int(min(count, source.room)) * source.consumer.size, AT_ONCE)
+        for source, count in handlers.items()
+        if count
+    }

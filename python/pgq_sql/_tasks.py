@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 
 from psycopg import AsyncConnection
 
-from ._handling import HeldJob, Settlement, acked, in_worker, judged, refuse_unless_acked
+from ._consumers import AnyConsumer, BatchConsumer, Consumer
+from ._jobs import HeldJob, claims, in_worker, refuse_unless_acked
+from ._runner import Unit, WorkerSide
+from ._settlements import Settlement, ended, failed
 from .client import AsyncClient
 from .errors import translated
-
-AsyncHandler: TypeAlias = "Callable[[AsyncRunningJob], Awaitable[object]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,37 @@ class AsyncRunningJob(HeldJob):
                     yield conn
                     end.enter_context(self._end())
                     answer = await client.ack(self.job_id, self.token, conn=conn)
-                    refuse_unless_acked(answer, self)
+                    refuse_unless_acked([self], [answer])
+
+
+class AsyncBatch(tuple[AsyncRunningJob, ...]):
+    """Jobs of one queue in the hands of a batch handler that is a coroutine."""
+
+    __slots__ = ()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """A transaction in which what the block does commits together with all acks, or not.
+
+        All is as in `Batch.transaction`.
+        """
+        client = in_worker(self[0]._client)
+        async with client._borrow() as conn:
+            with translated(), ExitStack() as end:
+                async with conn.transaction():
+                    yield conn
+                    for job in self:
+                        end.enter_context(job._end())
+                    answers = await client.ack_many(*claims(self), conn=conn)
+                    refuse_unless_acked(self, [answer.outcome for answer in answers])
+
+
+AsyncHandler: TypeAlias = Callable[[AsyncRunningJob], Awaitable[object]]
+AsyncBatchHandler: TypeAlias = Callable[[AsyncBatch], Awaitable[object]]
+AsyncHandlers: TypeAlias = Mapping[
+    str, AsyncHandler | Consumer[AsyncHandler] | BatchConsumer[AsyncBatchHandler]
+]
+"""What an AsyncWorker takes: each queue's handler."""
 
 
 class HandlerTasks:
@@ -48,35 +79,33 @@ class HandlerTasks:
     The dispatcher, in a thread of its own, submits and cancels; all else is the loop's.
     """
 
-    def __init__(
-        self,
-        size: int,
-        handlers: Mapping[str, Callable[[Any], Awaitable[object]]],
-        done: Callable[[Settlement], None],
-    ) -> None:
+    def __init__(self, size: int, consumers: Mapping[str, AnyConsumer], worker: WorkerSide) -> None:
         self._size = size
-        self._handlers = handlers
-        self._done = done
+        self._consumers = consumers
+        self._worker = worker
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[HeldJob] = deque()
-        self._running: dict[tuple[int, int], asyncio.Task[Settlement]] = {}
+        self._waiting: deque[Unit] = deque()
+        self._running: dict[tuple[int, int], asyncio.Task[list[Settlement]]] = {}
         self._cancelled: set[tuple[int, int]] = set()
 
-    def submit(self, jobs: Iterable[HeldJob]) -> None:
-        self._waiting.extend(jobs)
+    def submit(self, units: Iterable[Unit]) -> None:
+        """Run these, in this order, when there is room."""
+        self._waiting.extend(units)
         self._loop.call_soon_threadsafe(self._begin)
 
-    def take_back(self) -> list[HeldJob]:
-        jobs: list[HeldJob] = []
+    def take_back(self) -> list[Unit]:
+        """Those that have not begun; they will not run."""
+        units: list[Unit] = []
         while self._waiting:
             try:
-                jobs.append(self._waiting.popleft())
+                units.append(self._waiting.popleft())
             except IndexError:  # the loop was faster
                 break
-        return jobs
+        return units
 
-    def cancel(self, job: HeldJob) -> None:
-        self._loop.call_soon_threadsafe(self._cancel, job.key)
+    def cancel(self, unit: Unit) -> None:
+        """Cancel its task."""
+        self._loop.call_soon_threadsafe(self._cancel, unit[0].key)
 
     def close(self, patience: float) -> None:
         """Nothing to wait for: the loop ends what is cancelled."""
@@ -84,33 +113,42 @@ class HandlerTasks:
     def _begin(self) -> None:
         while self._waiting and len(self._running) < self._size:
             try:
-                job = self._waiting.popleft()
+                unit = self._waiting.popleft()
             except IndexError:  # taken back
                 return
-            task = self._loop.create_task(self._settle(job))
-            self._running[job.key] = task
-            task.add_done_callback(partial(self._ended, job))
+            task = self._loop.create_task(self._settlements(unit))
+            self._running[unit[0].key] = task
+            task.add_done_callback(partial(self._ended, unit))
 
-    def _ended(self, job: HeldJob, task: asyncio.Task[Settlement]) -> None:
-        del self._running[job.key]
-        self._cancelled.discard(job.key)
+    def _ended(self, unit: Unit, task: asyncio.Task[list[Settlement]]) -> None:
+        key = unit[0].key
+        del self._running[key]
+        self._cancelled.discard(key)
         self._begin()
         # Cancelled before it began: then nothing of it has run.
-        self._done(Settlement(job, "release") if task.cancelled() else task.result())
+        self._worker.finished(unit, _released(unit) if task.cancelled() else task.result())
 
     def _cancel(self, key: tuple[int, int]) -> None:
         if task := self._running.get(key):
             self._cancelled.add(key)
             task.cancel()
 
-    async def _settle(self, job: HeldJob) -> Settlement:
-        if job.lost.is_set():
-            # While it waited here: somebody else may be running it.
-            return Settlement(job, "release")
+    async def _settlements(self, unit: Unit) -> list[Settlement]:
+        if any(job.lost.is_set() for job in unit):
+            # Lost while it waited here: somebody else may be running it.
+            return _released(unit)
+        consumer = self._consumers[unit[0].queue]
+        self._worker.begins(unit)
         try:
-            result = await self._handlers[job.queue](job)
+            answer = await consumer.handler(
+                unit if isinstance(consumer, BatchConsumer) else unit[0]
+            )
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and job.key in self._cancelled:
-                return Settlement(job, "release")
-            return judged(job, error)
-        return acked(job, result)
+            if isinstance(error, asyncio.CancelledError) and unit[0].key in self._cancelled:
+                return _released(unit)
+            return failed(consumer, unit, error)
+        return ended(consumer, unit, answer)
+
+
+def _released(unit: Unit) -> list[Settlement]:
+    return [Settlement(job, "release") for job in unit]

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import secrets
 import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import psycopg
 
 from ._conninfo import Connection, complete
+from ._consumers import Handlers, consumers, refuse_coroutines
 from ._dispatcher import Dispatcher
-from ._handling import Handler, HandlerThreads, HeldJob, Runner, RunningJob, Settlement
-from ._tasks import AsyncHandler, AsyncRunningJob, HandlerTasks
+from ._jobs import Batch, HeldJob, RunningJob
+from ._runner import Runner, Unit, WorkerSide
+from ._tasks import AsyncBatch, AsyncHandlers, AsyncRunningJob, HandlerTasks
+from ._threads import HandlerThreads
 from .client import AsyncClient, Client
 from .errors import Closed, InvalidArgument
 
@@ -48,7 +51,7 @@ class _Worker:
     def __init__(
         self,
         client: Client,
-        queues: Collection[str],
+        handlers: Mapping[str, object],
         *,
         concurrency: int,
         prefetch: int,
@@ -58,7 +61,7 @@ class _Worker:
         listen: bool,
         listener_dsn: str | None,
     ) -> None:
-        if not queues:
+        if not handlers:
             raise InvalidArgument("a worker needs a handler")
         if concurrency < 1 or prefetch < 0:
             raise InvalidArgument("concurrency must be at least 1, prefetch at least 0")
@@ -66,7 +69,7 @@ class _Worker:
             raise InvalidArgument("poll_interval must be positive, drain_timeout not negative")
         self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._client = client
-        self._queues = tuple(queues)
+        self._consumers = consumers(handlers)
         self._concurrency = concurrency
         self._prefetch = prefetch
         self._poll_interval = poll_interval
@@ -95,8 +98,9 @@ class _Worker:
 
     def _begin(
         self,
-        start_runner: Callable[[Callable[[Settlement], None]], Runner],
+        start_runner: Callable[[WorkerSide], Runner],
         make_job: Callable[..., HeldJob],
+        make_batch: Callable[[Iterable[Any]], Unit],
     ) -> Dispatcher:
         with self._lock:
             if self._closed:
@@ -105,9 +109,10 @@ class _Worker:
                 raise Closed("the worker is running already", hint="Make another Worker.")
             self._dispatcher = Dispatcher(
                 self._client,
-                self._queues,
+                self._consumers,
                 start_runner,
                 make_job,
+                make_batch,
                 self._counts,
                 worker=self.worker,
                 concurrency=self._concurrency,
@@ -161,7 +166,7 @@ class Worker(_Worker):
     def __init__(
         self,
         client: Client,
-        handlers: Mapping[str, Handler],
+        handlers: Handlers,
         *,
         concurrency: int = 8,
         prefetch: int = 100,
@@ -171,9 +176,6 @@ class Worker(_Worker):
         listen: bool = True,
         listener_dsn: str | None = None,
     ) -> None:
-        for queue, handler in handlers.items():
-            if not callable(handler) or inspect.iscoroutinefunction(handler):
-                raise TypeError(f"the handler of {queue} must be an ordinary function")
         super().__init__(
             client,
             handlers,
@@ -185,7 +187,7 @@ class Worker(_Worker):
             listen=listen,
             listener_dsn=listener_dsn,
         )
-        self._handlers = dict(handlers)
+        refuse_coroutines(self._consumers)
 
     def run(self, *, signals: bool = False, until_idle: bool = False) -> Report:
         """Work until `stop`.
@@ -197,8 +199,9 @@ class Worker(_Worker):
             # A transaction may be open in each thread, beside what the worker itself says.
             transactions = self._client._twin(self._concurrency)
             dispatcher = self._begin(
-                lambda done: HandlerThreads(self._concurrency, self._handlers, done),
+                partial(HandlerThreads, self._concurrency, self._consumers),
                 partial(RunningJob, _client=transactions),
+                Batch,
             )
             try:
                 dispatcher.run(until_idle)
@@ -221,7 +224,7 @@ class AsyncWorker(_Worker):
     def __init__(
         self,
         client: AsyncClient,
-        handlers: Mapping[str, AsyncHandler],
+        handlers: AsyncHandlers,
         *,
         concurrency: int = 100,
         prefetch: int = 1000,
@@ -231,9 +234,6 @@ class AsyncWorker(_Worker):
         listen: bool = True,
         listener_dsn: str | None = None,
     ) -> None:
-        for queue, handler in handlers.items():
-            if not callable(handler):
-                raise TypeError(f"the handler of {queue} must be a coroutine function")
         self._source = client
         super().__init__(
             client._blocking(),
@@ -246,7 +246,6 @@ class AsyncWorker(_Worker):
             listen=listen,
             listener_dsn=listener_dsn,
         )
-        self._handlers = dict(handlers)
 
     async def run(self, *, signals: bool = False, until_idle: bool = False) -> Report:
         """Work until `stop`; if this is cancelled, as after `stop(now=True)`.
@@ -256,8 +255,9 @@ class AsyncWorker(_Worker):
         with self._loop_signals() if signals else nullcontext():
             transactions = self._source._twin(self._concurrency)
             dispatcher = self._begin(
-                lambda done: HandlerTasks(self._concurrency, self._handlers, done),
+                partial(HandlerTasks, self._concurrency, self._consumers),
                 partial(AsyncRunningJob, _client=transactions),
+                AsyncBatch,
             )
             running = asyncio.get_running_loop().create_task(
                 asyncio.to_thread(dispatcher.run, until_idle)

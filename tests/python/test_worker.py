@@ -254,7 +254,7 @@ class TestRefusals:
         record = Record()
         with pytest.raises(TypeError, match="ordinary function"):
             Worker(client, {"q": handle})
-        with pytest.raises(TypeError, match="ordinary function"):
+        with pytest.raises(TypeError, match="must be a function"):
             Worker(client, {"q": None})  # type: ignore[dict-item]
         for options in (
             {"concurrency": 0},

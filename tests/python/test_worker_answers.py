@@ -14,7 +14,7 @@ import pytest
 from conftest import AsRole
 from pgq_sql import Client, Report, RunningJob, Worker
 from pgq_sql._exchange import Ask, Exchange
-from pgq_sql._handling import Settlement
+from pgq_sql._settlements import Settlement
 from servers import Connection, wait_until
 from working import PATIENCE, Gate, Record, listening, messages, running, states
 

@@ -112,7 +112,8 @@ class TestLeases:
         with running(worker):
             gate.wait(1)
             assert worker._dispatcher
-            waiting = [job for job in worker._dispatcher._held.values() if job.payload == 2]
+            held = worker._dispatcher._held.values()
+            waiting = [job for unit in held for job in unit if job.payload == 2]
             steal(client, waiting[0])
             assert waiting[0].lost.wait(PATIENCE)
             gate.open.set()

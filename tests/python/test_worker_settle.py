@@ -11,7 +11,7 @@ import pytest
 
 import pgq_sql
 from pgq_sql import Client, DeadLetter, Report, Retry, RunningJob, Snooze, Worker
-from pgq_sql._handling import ERROR_LIMIT
+from pgq_sql._settlements import ERROR_LIMIT
 from servers import Connection, wait_until
 from working import Record, states
 

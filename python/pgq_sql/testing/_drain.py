@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
+from .._consumers import AnyConsumer, BatchConsumer, Handlers
 from .._dispatcher import TOO_LARGE
 from .._exchange import Ask, Exchange
-from .._handling import (
-    DeadLetter,
-    Handler,
-    HeldJob,
-    Retry,
-    RunningJob,
-    Settlement,
-    Snooze,
-    acked,
-    judged,
-)
+from .._jobs import Batch, HeldJob, RunningJob
 from .._leases import Leases
 from .._looks import Source
 from .._outage import Outage
-from .._tasks import AsyncHandler, AsyncRunningJob
+from .._settlements import DeadLetter, Retry, Settlement, Snooze, ended, failed
+from .._tasks import AsyncBatch, AsyncHandlers, AsyncRunningJob
 from ..client import AsyncClient, Client
 from ..models import Job
 from ..worker import AsyncWorker, Worker
@@ -101,7 +93,7 @@ class Drained:
 
 def drain(
     client: Client,
-    handlers: Mapping[str, Handler],
+    handlers: Handlers,
     *,
     limit: int | None = None,
     with_scheduled: bool = False,
@@ -123,21 +115,24 @@ def drain(
     # Never run: it refuses what a worker refuses, and names the claims as a worker does.
     worker = Worker(client, handlers)
     make_job = partial(RunningJob, _client=client)
-    with closing(_Bench(worker, make_job, handlers, limit, with_scheduled, reraise)) as bench:
+    with closing(_Bench(worker, make_job, limit, with_scheduled, reraise)) as bench:
         while (job := bench.claim()) is not None:
             assert isinstance(job, RunningJob)
+            consumer = bench.consumers[job.queue]
             try:
-                settlement = acked(job, handlers[job.queue](job))
+                answer = consumer.handler(
+                    Batch([job]) if isinstance(consumer, BatchConsumer) else job
+                )
             except BaseException as error:
-                bench.end(judged(job, error), error)
+                bench.end(failed(consumer, [job], error)[0], error)
             else:
-                bench.end(settlement)
+                bench.end(ended(consumer, [job], answer)[0])
         return Drained(tuple(bench.runs))
 
 
 async def async_drain(
     client: AsyncClient,
-    handlers: Mapping[str, AsyncHandler],
+    handlers: AsyncHandlers,
     *,
     limit: int | None = None,
     with_scheduled: bool = False,
@@ -151,16 +146,19 @@ async def async_drain(
     make_job = partial(AsyncRunningJob, _client=client)
     with (
         closing(worker._client),
-        closing(_Bench(worker, make_job, handlers, limit, with_scheduled, reraise)) as bench,
+        closing(_Bench(worker, make_job, limit, with_scheduled, reraise)) as bench,
     ):
         while (job := bench.claim()) is not None:
             assert isinstance(job, AsyncRunningJob)
+            consumer = bench.consumers[job.queue]
             try:
-                settlement = acked(job, await handlers[job.queue](job))
+                answer = await consumer.handler(
+                    AsyncBatch([job]) if isinstance(consumer, BatchConsumer) else job
+                )
             except BaseException as error:
-                bench.end(judged(job, error), error)
+                bench.end(failed(consumer, [job], error)[0], error)
             else:
-                bench.end(settlement)
+                bench.end(ended(consumer, [job], answer)[0])
         return Drained(tuple(bench.runs))
 
 
@@ -171,7 +169,6 @@ class _Bench:
         self,
         worker: Worker | AsyncWorker,
         make_job: Callable[..., HeldJob],
-        queues: Iterable[str],
         limit: int | None,
         with_scheduled: bool,
         reraise: bool,
@@ -184,10 +181,11 @@ class _Bench:
         self._reraise = reraise
         self._client = worker._client
         self._client.check()
-        self._sources = [Source(queue, PATIENCE) for queue in queues]
+        self.consumers: Mapping[str, AnyConsumer] = worker._consumers
+        self._sources = [Source(name, PATIENCE, one) for name, one in self.consumers.items()]
         self._exchange = Exchange(self._client, worker.worker, make_job)
         # A handler may stop at a breakpoint for longer than its lease.
-        self._leases = Leases(self._client, Outage(log), _ignore, _ignore)
+        self._leases = Leases(self._client, Outage(log), self)
 
     def claim(self) -> HeldJob | None:
         """The next job to run; None: it is enough."""
@@ -215,6 +213,12 @@ class _Bench:
         """Renew no more leases."""
         self._leases.close(PATIENCE)
 
+    def lost(self, job: HeldJob) -> None:
+        """The answer of its settlement tells enough."""
+        job.lost.set()
+
+    in_vain = overran = lost
+
     def _ready(self) -> HeldJob | None:
         """Claim a job, of the first queue that has one."""
         for source in self._sources:
@@ -238,7 +242,7 @@ class _Bench:
 
     def _settle(self, settlement: Settlement) -> str:
         job = settlement.job
-        if not self._leases.settling(job) and not job.ended:
+        if not self._leases.settling([job])[0] and not job.ended:
             return "lost"
         if settlement.result is not None and not self._exchange.storable(settlement.result):
             _leave_out_result(settlement, "is no JSON")
@@ -246,7 +250,7 @@ class _Bench:
         if settlement.answer == TOO_LARGE:
             _leave_out_result(settlement, "is too large")
             self._exchange.run([settlement], [])
-        self._leases.drop(job)
+        self._leases.drop([job])
         answer = settlement.answer
         return "lost" if answer is None or answer == "gone" else answer
 
@@ -254,7 +258,3 @@ class _Bench:
 def _leave_out_result(settlement: Settlement, why: str) -> None:
     log.warning("the result of job %s %s and not kept", settlement.job.job_id, why)
     settlement.result = settlement.answer = None
-
-
-def _ignore(_: HeldJob) -> None:
-    """`job.lost` and the answer of its settlement tell enough."""

@@ -1,0 +1,155 @@
+"""What a handler is given: a job, or a batch of them, in the hands of a worker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from ._conninfo import Connection
+from .client import Client
+from .errors import Closed, LeaseLost, translated
+from .models import Job
+
+
+class Lost:
+    """As `threading.Event`, which costs more to make than all else of a job: few are waited for."""
+
+    __slots__ = ("_event", "_set")
+
+    def __init__(self) -> None:
+        self._set = False
+        self._event: threading.Event | None = None
+
+    def is_set(self) -> bool:
+        """Whether it is."""
+        return self._set
+
+    def set(self) -> None:
+        """Wake all who wait."""
+        self._set = True
+        if self._event is not None:
+            self._event.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until it is set, or so many seconds; answers whether it is."""
+        with _making:
+            event = self._event = self._event or threading.Event()
+        # Looked at only now, so that a set() which has not seen the event is seen here.
+        return self._set or event.wait(timeout)
+
+
+_making = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJob(Job):
+    """A job in the hands of a worker."""
+
+    lost: Lost = field(default_factory=Lost, compare=False, repr=False)
+    """Set when the lease is lost or the handler's time is over: what it answers counts no more."""
+    _phase: list[Literal["ending", "ended"]] = field(
+        default_factory=list, compare=False, repr=False
+    )
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The claim: the same job may be claimed again while an old handler still runs."""
+        return self.job_id, self.token
+
+    @property
+    def ending(self) -> bool:
+        """Whether its ack is being committed by `transaction`, or has been."""
+        return bool(self._phase)
+
+    @property
+    def ended(self) -> bool:
+        """Whether `transaction` has committed its ack."""
+        return "ended" in self._phase
+
+    @contextmanager
+    def _end(self) -> Iterator[None]:
+        """Around the commit: what renewals hear meanwhile does not mean that it is lost."""
+        self._phase.append("ending")
+        try:
+            yield
+        except BaseException:
+            self._phase.clear()
+            raise
+        self._phase.append("ended")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob(HeldJob):
+    """A job in the hands of a handler that runs in a thread."""
+
+    _client: Client | None = field(default=None, compare=False, repr=False)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction in which what the block does commits together with the job's ack, or not.
+
+        It begins with `require_lease`, so that no other run can commit too: LeaseLost or
+        JobNotFound. An exception of the block rolls it back, and the job is retried unless the
+        handler catches it. What the handler does or raises after it cannot undo the ack.
+        """
+        client = in_worker(self._client)
+        with client._borrow() as conn, translated(), ExitStack() as end, conn.transaction():
+            client.require_lease(self.job_id, self.token, conn=conn)
+            yield conn
+            end.enter_context(self._end())
+            refuse_unless_acked([self], [client.ack(self.job_id, self.token, conn=conn)])
+
+
+class Batch(tuple[RunningJob, ...]):
+    """Jobs of one queue in the hands of a batch handler that runs in a thread."""
+
+    __slots__ = ()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction in which what the block does commits together with all acks, or not.
+
+        If one lease is lost, LeaseLost rolls all back. An exception of the block does so too, and
+        the jobs are retried unless the handler catches it.
+        """
+        client = in_worker(self[0]._client)
+        with client._borrow() as conn, translated(), ExitStack() as end, conn.transaction():
+            yield conn
+            for job in self:
+                end.enter_context(job._end())
+            # Its row locks fence off every other run, as require_lease does for a single job.
+            answers = client.ack_many(*claims(self), conn=conn)
+            refuse_unless_acked(self, [answer.outcome for answer in answers])
+
+
+ClientKind = TypeVar("ClientKind")
+
+
+def in_worker(client: ClientKind | None) -> ClientKind:
+    """The client of the worker that runs the job."""
+    if client is None:
+        raise Closed("no worker runs this job", hint="Only its handler can use it so.")
+    return client
+
+
+def claims(jobs: Iterable[HeldJob]) -> tuple[list[int], list[int]]:
+    """Their ids and tokens."""
+    ids, tokens = [], []
+    for job in jobs:
+        ids.append(job.job_id)
+        tokens.append(job.token)
+    return ids, tokens
+
+
+def refuse_unless_acked(jobs: Iterable[HeldJob], answers: Iterable[str]) -> None:
+    """Roll the transaction back if a lease has run out in it."""
+    for job, answer in zip(jobs, answers, strict=True):
+        if answer != "acked":
+            raise LeaseLost(
+                "the lease is lost",
+                detail=f"job {job.job_id}, token {job.token}",
+                hint="It ran out during the transaction, which is rolled back.",
+            )
