@@ -21,6 +21,7 @@ from ._looks import Source, shares
 from ._outage import UNREACHABLE, Outage, one_line
 from ._runner import Runner, Unit, WorkerSide
 from ._settlements import Settlement, Verb, too_slow
+from ._watch import Unanswered, Watch
 from .client import Client
 
 log = logging.getLogger("pgq_sql.worker")
@@ -87,9 +88,10 @@ class Dispatcher:
         self._units_done, self._rate, self._rated_at = 0, 0.0, 0.0
         self._resume_at = 0.0
         self._outage = Outage(log)
-        self._exchange = Exchange(client, worker, make_job)
+        self._watch = Watch()
+        self._exchange = Exchange(client, worker, make_job, self._watch)
         self._runner = start_runner(self)
-        self._leases = Leases(client, self._outage, self)
+        self._leases = Leases(client, self._outage, self, self._watch)
         self._listener = connect_listener and Listener(
             client, connect_listener, self._outage, self._wake, log
         )
@@ -136,6 +138,9 @@ class Dispatcher:
             self._overrun.add(job.key)
             self._finish([too_slow(self._sources[job.queue].consumer, job)])
         self.in_vain(job)
+        if job._course.line is not None and not job._course.ending:
+            # It holds the job's row, which would hold up its end, and all that is sent with it.
+            job._course.line.cut()
 
     def lost(self, job: HeldJob) -> None:
         """A lease was lost while its handler ran."""
@@ -185,9 +190,7 @@ class Dispatcher:
         """
         while not self._stopping:
             try:
-                self._client.check()
-                for name in self._sources if until_idle else ():
-                    self._client.next_run_at(name)
+                self._exchange.check(self._sources if until_idle else ())
             except UNREACHABLE as error:
                 self._pause(error)
                 self._sleep()
@@ -246,6 +249,7 @@ class Dispatcher:
             self._listener.close(patience)
         self._runner.close(0.0 if self._held else patience)
         self._leases.close(patience)
+        self._watch.close(patience)
 
     # What to do next
 
@@ -307,8 +311,7 @@ class Dispatcher:
             due = [
                 source
                 for source in self._sources.values()
-                if source.room > 0
-                and (source.looks_at() <= now or (settling and not source.empty))
+                if source.room > 0 and (source.looks_at() <= now or (settling and not source.empty))
             ]
             asks = [
                 # A busy queue has no use for the time of its next job.
@@ -335,6 +338,10 @@ class Dispatcher:
             return
         open_settlements = [one for one in settlements if one.answer is None]
         open_asks = [ask for ask in asks if not ask.answered]
+        for settlement in open_settlements:
+            settlement.sent = True
+        if isinstance(error, Unanswered) and self._answers():
+            error = TimeoutError("it waits for a lock that somebody holds")
         if isinstance(error, UNREACHABLE):
             self._pause(error)
             self._put_back(open_settlements)
@@ -358,12 +365,17 @@ class Dispatcher:
         self._outage.over("worker")
         return None
 
+    def _answers(self) -> bool:
+        try:
+            self._exchange.check(())
+        except Exception:
+            return False
+        return True
+
     def _pause(self, error: Exception) -> None:
         self._resume_at = time.monotonic() + self._outage.failed("worker", error)
 
     def _put_back(self, settlements: Sequence[Settlement]) -> None:
-        for settlement in settlements:
-            settlement.sent = True
         self._leases.not_settled(one.job for one in settlements)
         self._finish(settlements)
 
@@ -425,7 +437,7 @@ class Dispatcher:
 def outcome(settlement: Settlement) -> str:
     """What a settlement counts as: acked, retried, dead, released or lost."""
     answer, verb = settlement.answer, settlement.verb
-    if settlement.job.ended:
+    if settlement.job._course.ended:
         # Released when the worker stopped, perhaps, but its ack was committed before.
         return "acked"
     if settlement.sent and answer in ANSWERS_IF_DONE[verb]:

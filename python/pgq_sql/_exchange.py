@@ -13,6 +13,7 @@ from ._jobs import HeldJob, claims
 from ._looks import Source
 from ._settlements import Settlement, Verb
 from ._sync.caller import Row
+from ._watch import Patience, Watch
 from .client import Client
 from .errors import translated
 from .models import JOB_COLUMNS
@@ -41,8 +42,11 @@ class Exchange:
     exception comes out.
     """
 
-    def __init__(self, client: Client, worker: str, make_job: Callable[..., HeldJob]) -> None:
+    def __init__(
+        self, client: Client, worker: str, make_job: Callable[..., HeldJob], watch: Watch
+    ) -> None:
         self._client = client
+        self._patience = Patience(watch)
         self._make_job = make_job
         self._worker = worker
         self._due_in = client._statements.fill(DUE_IN)
@@ -62,7 +66,7 @@ class Exchange:
         their own: a transaction that locks rows by two statements could deadlock with a renewal.
         """
         for one in settlements:
-            if one.job.ended:
+            if one.job._course.ended:
                 one.answer = "acked"
         left = [one for one in settlements if one.answer is None]
         for verb in ("retry", "dead_letter", "release"):
@@ -71,16 +75,28 @@ class Exchange:
         if acks or asks:
             self._ack_and_claim(acks, asks)
 
+    def check(self, queues: Iterable[str]) -> None:
+        """VersionMismatch or QueueNotFound if the schema or the queues are not there."""
+        with self._connection() as conn:
+            self._client.check(conn=conn)
+            for name in queues:
+                self._client.next_run_at(name, conn=conn)
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        with translated(), self._client._borrow() as conn, self._patience.with_(conn):
+            yield conn
+
     def _settle(self, verb: Verb, group: Sequence[Settlement]) -> None:
         if not group:
             return
-        with translated(), self._client._borrow() as conn:
+        with self._connection() as conn:
             rows = self._send(conn, verb, group).fetchall()
         _answer(group, rows)
 
     def _ack_and_claim(self, acks: Sequence[Settlement], asks: Sequence[Ask]) -> None:
         cursors: list[psycopg.Cursor[Row]] = []
-        with translated(), self._client._borrow() as conn:
+        with self._connection() as conn:
             with _one_trip(conn):
                 if acks:
                     cursors.append(self._send(conn, "ack", acks))

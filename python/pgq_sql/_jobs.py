@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from ._conninfo import Connection
+from ._line import Line
 from .client import Client
 from .errors import Closed, LeaseLost, translated
 from .models import Job
@@ -44,41 +45,44 @@ class Lost:
 _making = threading.Lock()
 
 
+@dataclass(slots=True, eq=False)
+class Course:
+    """How far a job's `transaction` has come."""
+
+    line: Line | None = None
+    ending: bool = False
+    """Its ack is being committed, or has been: hearing that the claim is gone means nothing."""
+    ended: bool = False
+    """Its ack has been committed."""
+
+
+@contextmanager
+def ending(courses: Collection[Course]) -> Iterator[None]:
+    """Around the commit."""
+    for course in courses:
+        course.ending = True
+    try:
+        yield
+    except BaseException:
+        for course in courses:
+            course.ending = False
+        raise
+    for course in courses:
+        course.ended = True
+
+
 @dataclass(frozen=True, slots=True)
 class HeldJob(Job):
     """A job in the hands of a worker."""
 
     lost: Lost = field(default_factory=Lost, compare=False, repr=False)
     """Set when the lease is lost or the handler's time is over: what it answers counts no more."""
-    _phase: list[Literal["ending", "ended"]] = field(
-        default_factory=list, compare=False, repr=False
-    )
+    _course: Course = field(default_factory=Course, compare=False, repr=False)
 
     @property
     def key(self) -> tuple[int, int]:
         """The claim: the same job may be claimed again while an old handler still runs."""
         return self.job_id, self.token
-
-    @property
-    def ending(self) -> bool:
-        """Whether its ack is being committed by `transaction`, or has been."""
-        return bool(self._phase)
-
-    @property
-    def ended(self) -> bool:
-        """Whether `transaction` has committed its ack."""
-        return "ended" in self._phase
-
-    @contextmanager
-    def _end(self) -> Iterator[None]:
-        """Around the commit: what renewals hear meanwhile does not mean that it is lost."""
-        self._phase.append("ending")
-        try:
-            yield
-        except BaseException:
-            self._phase.clear()
-            raise
-        self._phase.append("ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +100,16 @@ class RunningJob(HeldJob):
         handler catches it. What the handler does or raises after it cannot undo the ack.
         """
         client = in_worker(self._client)
-        with client._borrow() as conn, translated(), ExitStack() as end, conn.transaction():
+        with (
+            client._borrow() as conn,
+            _cuttable([self], conn),
+            translated(),
+            ExitStack() as end,
+            conn.transaction(),
+        ):
             client.require_lease(self.job_id, self.token, conn=conn)
             yield conn
-            end.enter_context(self._end())
+            end.enter_context(ending([self._course]))
             refuse_unless_acked([self], [client.ack(self.job_id, self.token, conn=conn)])
 
 
@@ -116,13 +126,31 @@ class Batch(tuple[RunningJob, ...]):
         the jobs are retried unless the handler catches it.
         """
         client = in_worker(self[0]._client)
-        with client._borrow() as conn, translated(), ExitStack() as end, conn.transaction():
+        with (
+            client._borrow() as conn,
+            _cuttable(self, conn),
+            translated(),
+            ExitStack() as end,
+            conn.transaction(),
+        ):
             yield conn
-            for job in self:
-                end.enter_context(job._end())
+            end.enter_context(ending([job._course for job in self]))
             # Its row locks fence off every other run, as require_lease does for a single job.
             answers = client.ack_many(*claims(self), conn=conn)
             refuse_unless_acked(self, [answer.outcome for answer in answers])
+
+
+@contextmanager
+def _cuttable(jobs: Iterable[HeldJob], conn: Connection) -> Iterator[None]:
+    """If the handler's time is over, its transaction must not hold up how the jobs end."""
+    with Line(conn) as line:
+        for job in jobs:
+            job._course.line = line
+        try:
+            yield
+        finally:
+            for job in jobs:
+                job._course.line = None
 
 
 ClientKind = TypeVar("ClientKind")

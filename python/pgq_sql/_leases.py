@@ -1,4 +1,4 @@
-"""Keeping leases alive while handlers run."""
+"""Keeping leases alive while handlers run, and noticing that time is over."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ._jobs import HeldJob, claims
 from ._outage import Outage
+from ._watch import Patience, Watch
 from .client import Client
 from .models import Extension
 
@@ -42,7 +43,7 @@ class Lease:
 
 
 class Owner(Protocol):
-    """Who holds the claims; told in the leases' thread."""
+    """Who holds the claims; told in a thread of the leases or of the watch."""
 
     def lost(self, job: HeldJob) -> None:
         """The lease was lost while the handler ran."""
@@ -61,26 +62,32 @@ class Leases:
     never seems longer than it is.
     """
 
-    def __init__(self, client: Client, outage: Outage, owner: Owner) -> None:
+    def __init__(self, client: Client, outage: Outage, owner: Owner, watch: Watch) -> None:
         self._client = client
         self._outage = outage
         self._owner = owner
+        self._watch = watch
+        self._patience = Patience(watch)
         self._leases: dict[tuple[int, int], Lease] = {}
         self._changed = threading.Condition()
         self._wakes_at = math.inf
         self._closed = False
+        watch.add(self._mark_over)
         self._thread = threading.Thread(target=self._run, name="pgq-leases", daemon=True)
         self._thread.start()
 
     def add(self, jobs: Iterable[HeldJob], sent_at: float) -> None:
         """Keep the leases of these claims."""
+        first = math.inf
         with self._changed:
             for job in jobs:
                 length = (job.lease_until - job.observed_at).total_seconds()
-                lease = Lease(job, length, sent_at)
-                self._leases[job.key] = lease
+                lease = self._leases[job.key] = Lease(job, length, sent_at)
+                first = min(first, lease.ends)
                 if lease.due < self._wakes_at:
+                    self._wakes_at = lease.due
                     self._changed.notify()
+        self._watch.by(first)
 
     def limit(self, jobs: Iterable[HeldJob], until: float) -> None:
         """The handler of these may run so long."""
@@ -88,8 +95,7 @@ class Leases:
             for job in jobs:
                 if (lease := self._leases.get(job.key)) is not None:
                     lease.limit = until
-            if until < self._wakes_at:
-                self._changed.notify()
+        self._watch.by(until)
 
     def settling(self, jobs: Iterable[HeldJob]) -> list[bool]:
         """Leave claims alone while their ends are in flight; False for those lost already.
@@ -132,7 +138,8 @@ class Leases:
         while jobs := self._wait_for_due(pause):
             sent_at = time.monotonic()
             try:
-                answers = self._client.heartbeat_many(*claims(jobs))
+                with self._client._borrow() as conn, self._patience.with_(conn):
+                    answers = self._client.heartbeat_many(*claims(jobs), conn=conn)
             except Exception as error:
                 pause = self._outage.failed("leases", error)
             else:
@@ -146,32 +153,34 @@ class Leases:
         with self._changed:
             while not self._closed:
                 now = time.monotonic()
-                self._mark_over(now)
-                due = min((lease.due for lease in self._leases.values()), default=math.inf)
-                due = max(due, not_before)
-                if due <= now:
+                first = min((lease.due for lease in self._leases.values()), default=math.inf)
+                self._wakes_at = max(first, not_before)
+                if self._wakes_at <= now:
                     # Those that are nearly due come along.
                     return [
                         lease.job
                         for lease in self._leases.values()
                         if lease.due - now < lease.length * SHARE / 2
                     ]
-                limit = min((lease.limit for lease in self._leases.values()), default=math.inf)
-                # While renewals fail, look for leases that end meanwhile.
-                self._wakes_at = min(due, limit, now + 1 if pause else math.inf)
-                wait = self._wakes_at - now
-                self._changed.wait(None if wait == math.inf else max(wait, 0))
+                self._changed.wait(None if self._wakes_at == math.inf else self._wakes_at - now)
         return []
 
-    def _mark_over(self, now: float) -> None:
-        for lease in self._leases.values():
-            # The database may still think otherwise, so the answer of the ack is what counts.
-            if lease.ends < now and not lease.job.lost.is_set():
-                self._owner.in_vain(lease.job)
-            if lease.limit < now:
-                lease.limit = math.inf
-                if not lease.finished:
+    def _mark_over(self, now: float) -> float:
+        """Tell whose lease or handler has run out of time; the answer is when the next one will."""
+        upcoming = math.inf
+        with self._changed:
+            for lease in self._leases.values():
+                # The database may still think otherwise, so the answer of the ack is what counts.
+                if lease.job.lost.is_set():
+                    continue
+                if lease.ends <= now:
+                    self._owner.in_vain(lease.job)
+                elif lease.limit <= now and not lease.finished:
                     self._owner.overran(lease.job)
+                else:
+                    limit = math.inf if lease.finished else lease.limit
+                    upcoming = min(upcoming, lease.ends, limit)
+        return upcoming
 
     def _note(self, jobs: Sequence[HeldJob], answers: Sequence[Extension], sent_at: float) -> None:
         with self._changed:
@@ -180,7 +189,7 @@ class Leases:
                 if lease is None or lease.settling:
                     continue
                 if answer.lease_until is None:
-                    if lease.finished or job.ending:
+                    if lease.finished or job._course.ending:
                         # Maybe the settlement was carried out and only its answer got lost.
                         lease.settling = True
                         continue

@@ -89,14 +89,13 @@ def shares(sources: Sequence[Source], free: int) -> dict[Source, int]:
     """For how many jobs to ask each, where so many handlers are free: according to its weight."""
     if not sources:
         return {}
-    weights = [source.consumer.weight for source in sources]
-    total = sum(weights)
-    handlers = {
-        source: int(free * weight / total) for source, weight in zip(sources, weights, strict=True)
-    }
+    total = sum(source.consumer.weight for source in sources)
+    exact = {source: free * source.consumer.weight / total for source in sources}
+    handlers = {source: int(share) for source, share in exact.items()}
     # Who gets what is left is drawn: over many rounds that is fair, and needs no memory.
     if rest := free - sum(handlers.values()):
-        for source in random.choices(sources, weights, k=rest):  # noqa: S311
+        parts = [exact[source] - handlers[source] for source in sources]
+        for source in random.choices(sources, parts, k=rest):  # noqa: S311
             handlers[source] += 1
     return {
         source: min(int(min(count, source.room)) * source.consumer.size, AT_ONCE)

@@ -93,11 +93,11 @@ def too_slow(consumer: AnyConsumer, job: HeldJob) -> Settlement:
 
 
 def _acked(job: HeldJob, result: object) -> Settlement:
-    return Settlement(job, "ack", result=None if job.ended else result)
+    return Settlement(job, "ack", result=None if job._course.ended else result)
 
 
 def _judged(consumer: AnyConsumer, job: HeldJob, error: BaseException) -> Settlement:
-    if job.ended:
+    if job._course.ended:
         return Settlement(job, "ack", error=error_text(error))
     match error:
         case Retry():

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from psycopg import AsyncConnection
 
 from ._consumers import AnyConsumer, BatchConsumer, Consumer
-from ._jobs import HeldJob, claims, in_worker, refuse_unless_acked
+from ._jobs import HeldJob, claims, ending, in_worker, refuse_unless_acked
 from ._runner import Unit, WorkerSide
 from ._settlements import Settlement, ended, failed
 from .client import AsyncClient
@@ -38,7 +38,7 @@ class AsyncRunningJob(HeldJob):
                 async with conn.transaction():
                     await client.require_lease(self.job_id, self.token, conn=conn)
                     yield conn
-                    end.enter_context(self._end())
+                    end.enter_context(ending([self._course]))
                     answer = await client.ack(self.job_id, self.token, conn=conn)
                     refuse_unless_acked([self], [answer])
 
@@ -59,8 +59,7 @@ class AsyncBatch(tuple[AsyncRunningJob, ...]):
             with translated(), ExitStack() as end:
                 async with conn.transaction():
                     yield conn
-                    for job in self:
-                        end.enter_context(job._end())
+                    end.enter_context(ending([job._course for job in self]))
                     answers = await client.ack_many(*claims(self), conn=conn)
                     refuse_unless_acked(self, [answer.outcome for answer in answers])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,7 +14,7 @@ import pytest
 import pgq_sql
 from pgq_sql import Client, Report, RunningJob, Worker, _looks
 from servers import Connection, wait_until
-from working import PATIENCE, Record, listening, running, states
+from working import PATIENCE, Record, listening, messages, running, states
 
 NEVER = 1000.0
 SECOND = timedelta(seconds=1)
@@ -267,9 +268,23 @@ class TestRefusals:
         with pytest.raises(pgq_sql.InvalidArgument, match="handler"):
             Worker(client, {})
 
-    def test_unknown_queue(self, client: Client) -> None:
+    def test_unknown_queue(self, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+        """It is told once, and waited for: a worker may be deployed before its queue is made."""
+        record = Record()
+        worker = Worker(client, {"q": record, "late": record}, poll_interval=0.02)
+        with running(worker):
+            wait_until(lambda: messages(caplog.records, logging.ERROR))
+            client.enqueue("q", 1)
+            record.wait(1)
+            client.create_queue("late")
+            client.enqueue("late", 2)
+            record.wait(2)
+        (told,) = messages(caplog.records, logging.ERROR)
+        assert told.startswith("queue late: cannot claim: QueueNotFound:")
+
+    def test_unknown_queue_that_is_to_become_idle(self, client: Client) -> None:
         with pytest.raises(pgq_sql.QueueNotFound) as caught:
-            Worker(client, {"q": Record(), "no": Record()}).run()
+            Worker(client, {"q": Record(), "no": Record()}).run(until_idle=True)
         assert caught.value.detail == 'queue "no"'
 
     def test_no_schema(self, empty_database: str) -> None:

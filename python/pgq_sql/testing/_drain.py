@@ -18,6 +18,7 @@ from .._looks import Source
 from .._outage import Outage
 from .._settlements import DeadLetter, Retry, Settlement, Snooze, ended, failed
 from .._tasks import AsyncBatch, AsyncHandlers, AsyncRunningJob
+from .._watch import Watch
 from ..client import AsyncClient, Client
 from ..models import Job
 from ..worker import AsyncWorker, Worker
@@ -183,9 +184,10 @@ class _Bench:
         self._client.check()
         self.consumers: Mapping[str, AnyConsumer] = worker._consumers
         self._sources = [Source(name, PATIENCE, one) for name, one in self.consumers.items()]
-        self._exchange = Exchange(self._client, worker.worker, make_job)
+        self._watch = Watch()
+        self._exchange = Exchange(self._client, worker.worker, make_job, self._watch)
         # A handler may stop at a breakpoint for longer than its lease.
-        self._leases = Leases(self._client, Outage(log), self)
+        self._leases = Leases(self._client, Outage(log), self, self._watch)
 
     def claim(self) -> HeldJob | None:
         """The next job to run; None: it is enough."""
@@ -212,6 +214,7 @@ class _Bench:
     def close(self) -> None:
         """Renew no more leases."""
         self._leases.close(PATIENCE)
+        self._watch.close(PATIENCE)
 
     def lost(self, job: HeldJob) -> None:
         """The answer of its settlement tells enough."""
@@ -242,7 +245,7 @@ class _Bench:
 
     def _settle(self, settlement: Settlement) -> str:
         job = settlement.job
-        if not self._leases.settling([job])[0] and not job.ended:
+        if not self._leases.settling([job])[0] and not job._course.ended:
             return "lost"
         if settlement.result is not None and not self._exchange.storable(settlement.result):
             _leave_out_result(settlement, "is no JSON")
