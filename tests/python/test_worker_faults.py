@@ -67,9 +67,9 @@ class TestLeases:
         calls: list[int] = []
         heartbeat_many = client.heartbeat_many
 
-        def count(job_ids: Sequence[int], tokens: Sequence[int]) -> Any:
+        def count(job_ids: Sequence[int], tokens: Sequence[int], **rest: Any) -> Any:
             calls.append(len(job_ids))
-            return heartbeat_many(job_ids, tokens)
+            return heartbeat_many(job_ids, tokens, **rest)
 
         monkeypatch.setattr(client, "heartbeat_many", count)
         gate = Gate()
