@@ -319,7 +319,7 @@ class Dispatcher:
                 for source, jobs in shares(due, free).items()
             ]
             for ask in asks:
-                ask.source.woken = False
+                ask.source.looking()
         return asks
 
     # The database
@@ -347,7 +347,7 @@ class Dispatcher:
             self._put_back(open_settlements)
             with self._changed:
                 for ask in open_asks:
-                    ask.source.woken = True
+                    ask.source.wake()
         elif len(open_settlements) + len(open_asks) == 1:
             self._refused(error, open_settlements, open_asks)
         else:

@@ -15,6 +15,8 @@ FIRST_PAUSE = 0.01
 SHORTEST_PAUSE = 0.001
 AT_ONCE = 1000
 """Jobs to claim at most by one look: a transaction of some tens of milliseconds."""
+DEAF_FOR = 1.0
+"""Seconds at most for which notifications are not heard, after many that led to nothing."""
 BUSY_AFTER = 3
 """Looks in a row that found something, after which notifications are not worth their cost."""
 
@@ -29,7 +31,6 @@ class Source:
     running: int = 0
     """Handlers that run, or wait for a place."""
     next_look: float = 0.0
-    woken: bool = True
     empty: bool = False
     """The last look found nothing."""
     idle: bool = False
@@ -38,6 +39,10 @@ class Source:
     """Its failure has been logged."""
     _in_vain: int = 0
     _in_luck: int = 0
+    _woken: bool = True
+    _woken_look: bool = False
+    _woken_in_vain: int = 0
+    _hears_from: float = -math.inf
 
     @property
     def room(self) -> float:
@@ -51,13 +56,20 @@ class Source:
         return self._in_luck < BUSY_AFTER
 
     def wake(self) -> None:
-        """Look at once: there may be a job."""
-        self.woken, self.idle = True, False
-        self._in_vain = 0
+        """There may be a job: look at once, unless that has been in vain again and again."""
+        self._woken, self.idle = True, False
+        if self._hears_from < time.monotonic() - self.poll_interval:
+            self._woken_in_vain = 0
+        if not self._woken_in_vain:
+            self._in_vain = 0
 
     def looks_at(self) -> float:
         """When to look next, on the monotonic clock."""
-        return -math.inf if self.woken else self.next_look
+        return min(self.next_look, self._hears_from) if self._woken else self.next_look
+
+    def looking(self) -> None:
+        """A look begins: what comes from now on is for the next one."""
+        self._woken_look, self._woken = self._woken, False
 
     def found(self, asked: int, jobs: int, due: bool, due_in: float | None) -> None:
         """Note what a look has brought; `due`: it was asked too when the next job is."""
@@ -66,7 +78,8 @@ class Source:
         self.empty = not jobs
         self.idle = not jobs and due and (due_in is None or due_in > 0)
         if jobs:
-            self._in_vain = 0
+            self._in_vain = self._woken_in_vain = 0
+            self._hears_from = -math.inf
             self._in_luck += 1
             # As many as asked for: there are more. Fewer: that was all, or all that could be had.
             self.next_look = now if jobs >= asked else now + FIRST_PAUSE
@@ -75,6 +88,11 @@ class Source:
         self._in_vain += 1
         self._in_luck = 0
         self.next_look = now + jittered(pause)
+        if self._woken_look:
+            # Others were faster, or somebody floods the channel.
+            deaf_for = min(FIRST_PAUSE * 2**self._woken_in_vain, DEAF_FOR, self.poll_interval)
+            self._hears_from = now + deaf_for
+            self._woken_in_vain = min(self._woken_in_vain + 1, 30)
         if due_in is not None and due_in > 0:
             self.next_look = min(self.next_look, now + max(due_in, SHORTEST_PAUSE))
 
