@@ -205,7 +205,9 @@ class Dispatcher:
             last = until_idle and not self._running
             if until_idle and settlements:
                 # Their handlers may have made jobs, for any queue.
-                self._wake(self._sources)
+                with self._changed:
+                    for source in self._sources.values():
+                        source.look_again()
             asks = self._plan(last, bool(settlements))
             self._trade(settlements, asks)
             if self._listener:
@@ -347,7 +349,7 @@ class Dispatcher:
             self._put_back(open_settlements)
             with self._changed:
                 for ask in open_asks:
-                    ask.source.wake()
+                    ask.source.look_again()
         elif len(open_settlements) + len(open_asks) == 1:
             self._refused(error, open_settlements, open_asks)
         else:

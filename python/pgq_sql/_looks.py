@@ -63,6 +63,10 @@ class Source:
         if not self._woken_in_vain:
             self._in_vain = 0
 
+    def look_again(self) -> None:
+        """Look at once: what is known counts no more."""
+        self.next_look, self.idle = -math.inf, False
+
     def looks_at(self) -> float:
         """When to look next, on the monotonic clock."""
         return min(self.next_look, self._hears_from) if self._woken else self.next_look
