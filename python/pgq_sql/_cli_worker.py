@@ -28,6 +28,7 @@ from ._cli_base import (
     print_json,
     read_dsn,
 )
+from ._consumers import BatchConsumer, Consumer
 from .client import AsyncClient, Client
 from .worker import AsyncWorker, Report, Worker
 
@@ -153,14 +154,19 @@ def load(reference: str) -> Mapping[str, Any]:
     if not isinstance(found, Mapping) or not found:
         raise _wrong(reference, "is not a mapping of queues to functions, with at least one")
     for queue, handler in found.items():
-        if not isinstance(queue, str) or not callable(handler):
+        if not isinstance(queue, str) or not callable(_function(handler)):
             raise _wrong(reference, f"what it has for {queue} is no function for a queue")
     if len({_is_async(handler) for handler in found.values()}) > 1:
         raise _wrong(reference, "has functions and coroutine functions: start a worker for each")
     return found
 
 
+def _function(handler: Any) -> Any:
+    return handler.handler if isinstance(handler, Consumer | BatchConsumer) else handler
+
+
 def _is_async(handler: Any) -> bool:
+    handler = _function(handler)
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004
     )

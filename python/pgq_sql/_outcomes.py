@@ -1,0 +1,54 @@
+"""What the answer to a settlement means, and who is to know of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from ._settlements import Settlement, Verb
+
+log = logging.getLogger("pgq_sql.worker")
+
+TOO_LARGE = "result too large"
+"""The answer of ack_many for such a job, which is not ended."""
+
+ANSWERS: Mapping[Verb, str] = {
+    "ack": "acked",
+    "dead_letter": "dead",
+    "release": "released",
+    "retry": "retried",
+}
+# What the second sending is told if the first was carried out and only its answer got lost.
+ANSWERS_IF_DONE: Mapping[Verb, Collection[str]] = {
+    "ack": {"gone"},
+    "dead_letter": {"gone"},
+    "release": {"lost", "gone"},
+    "retry": {"lost", "gone"},
+}
+
+
+def outcome(settlement: Settlement) -> str:
+    """What a settlement counts as: acked, retried, dead, released or lost."""
+    answer, verb = settlement.answer, settlement.verb
+    if settlement.job._course.ended:
+        # Released when the worker stopped, perhaps, but its ack was committed before.
+        return "acked"
+    if settlement.sent and answer in ANSWERS_IF_DONE[verb]:
+        return ANSWERS[verb]
+    return "lost" if answer is None or answer == "gone" else answer
+
+
+def tell(settlement: Settlement, outcome: str) -> None:
+    """Log what somebody should know."""
+    job, why = settlement.job, settlement.headline
+    if outcome == "lost":
+        log.warning(
+            "job %s of %s: %s before its %s",
+            *(job.job_id, job.queue, settlement.answer, settlement.verb),
+        )
+    elif outcome == "dead":
+        log.error("job %s of %s is dead: %s", job.job_id, job.queue, why)
+    elif outcome == "retried":
+        log.warning("job %s of %s will run again: %s", job.job_id, job.queue, why)
+    elif outcome == "acked" and settlement.error is not None:
+        log.error("job %s of %s failed after its ack: %s", job.job_id, job.queue, why)
