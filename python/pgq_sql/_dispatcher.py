@@ -392,8 +392,14 @@ class Dispatcher:
         with self._changed:
             self._held.update((job.key, unit) for unit in units for job in unit)
             ask.source.running += len(units)
-        self._leases.add(jobs, sent_at)
-        self._runner.submit(units)
+        if consumer.timeout is None:
+            # First, because the leases' thread may wake and stand in the way of the handlers'.
+            self._runner.submit(units)
+            self._leases.add(jobs, sent_at)
+        else:
+            # Here `begins` must find the leases.
+            self._leases.add(jobs, sent_at)
+            self._runner.submit(units)
 
     def _settled(self, settlements: Sequence[Settlement]) -> None:
         """Note the answers."""
