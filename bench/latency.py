@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -52,7 +52,7 @@ class Latency(Scenario):
             times["ours, Worker"] = _worker(
                 server.dsn, conn, max(3, round(self.worker_jobs * size.part))
             )
-        return {name: Run(_percentiles(ones)) for name, ones in times.items()}
+        return {name: Run(percentiles(ones)) for name, ones in times.items()}
 
 
 class _Consumer:
@@ -183,7 +183,8 @@ def _until(true: Callable[[], bool]) -> None:
     time.sleep(0.1)
 
 
-def _percentiles(seconds: list[float]) -> dict[str, float]:
+def percentiles(seconds: Iterable[float]) -> dict[str, float]:
+    """Of times: the figures to show."""
     ones = sorted(one * 1000 for one in seconds)
     return {
         "p50_ms": statistics.median(ones),

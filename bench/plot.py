@@ -27,7 +27,7 @@ def plot(measured: Measured, target: Path) -> None:
     """Draw what there is."""
     mpl.rcParams.update({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False})
     courses = [(s, r) for s, r in measured if isinstance(s, Course)]
-    ratios = [(s, a, r) for s, r in measured for a in s.aims if a.against]
+    ratios = [(s, a, r) for s, r in measured for a in s.aims if a.against and a.measured(r)]
     bars = 0.6 + 0.17 * len(ratios)
     lines = 5.0 if courses else 0.1
     figure = Figure(figsize=(max(9.0, 3 * len(courses)), lines + bars), layout="constrained")

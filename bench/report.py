@@ -19,6 +19,7 @@ LABELS = {
     "claim_ack_per_second": "jobs/s of claim and ack alone",
     "first_second": "jobs in the first second",
     "cpu_us": "server CPU us a job",
+    "client_us": "client CPU us a job",
     "wal_bytes": "WAL bytes a job",
     "wal_records": "WAL records a job",
     "wal_pages": "page images a job",
@@ -46,6 +47,9 @@ LABELS = {
     "p99_ms": "p99 ms",
     "errors": "errors",
     "double_claims": "jobs claimed twice",
+    "rss_first": "MiB in memory, first tenth",
+    "rss_last": "last tenth",
+    "rss_grown": "MiB, last / first",
 }
 
 Measured = list[tuple[Scenario, Result | None]]
@@ -58,6 +62,8 @@ def verdict(aim: Aim, result: Result) -> tuple[str, str, str, str]:
     )
     times = " x" if aim.against else ""
     bound = f"{'at most' if aim.at_most else 'at least'} {aim.bound:g}{times}"
+    if not aim.measured(result):
+        return compared, "", bound, "not measured"
     value = aim.value(result)
     return (
         compared,
@@ -81,7 +87,7 @@ def told(scenario: Scenario, result: Result) -> str:
         ones = [
             f"{LABELS[figure]} {number(result.median(contender, figure))}"
             for figure in scenario.figures
-            if has(result, contender, figure)
+            if result.has(contender, figure)
         ]
         lines.append(f"  {contender}: {'; '.join(ones)}")
     lines += ["  {} = {}, aim {}: {}".format(*verdict(aim, result)) for aim in scenario.aims]
@@ -136,23 +142,18 @@ def section(scenario: Scenario, result: Result) -> list[str]:
     figures = [
         figure
         for figure in scenario.figures
-        if any(has(result, contender, figure) for contender in result.runs)
+        if any(result.has(contender, figure) for contender in result.runs)
     ]
     lines = [f"### {scenario.name}", "", f"{scenario.about[0].upper()}{scenario.about[1:]}.", ""]
     lines.append(f"| | {' | '.join(LABELS[figure] for figure in figures)} | runs |")
     lines.append("|---|" + "---:|" * (len(figures) + 1))
     for contender, runs in result.runs.items():
         cells = [
-            number(result.median(contender, figure)) if has(result, contender, figure) else ""
+            number(result.median(contender, figure)) if result.has(contender, figure) else ""
             for figure in figures
         ]
         lines.append(f"| {contender} | {' | '.join(cells)} | {len(runs)} |")
     return [*lines, "", f"{result.date}."]
-
-
-def has(result: Result, contender: str, figure: str) -> bool:
-    """Whether the contender has the figure."""
-    return all(figure in run.figures for run in result.runs[contender])
 
 
 def mark(word: str) -> str:

@@ -32,6 +32,10 @@ class Result:
         """Of all the contender's runs."""
         return statistics.median(run.figures[figure] for run in self.runs[contender])
 
+    def has(self, contender: str, figure: str) -> bool:
+        """Whether the contender was measured, and has the figure."""
+        return all(figure in run.figures for run in self.runs.get(contender, [Run({})]))
+
     def save(self, folder: Path) -> None:
         """Write it, in place of an older one."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -61,6 +65,13 @@ class Aim:
         """What was reached."""
         value = result.median(self.contender, self.figure)
         return value / result.median(self.against, self.figure) if self.against else value
+
+    def measured(self, result: Result) -> bool:
+        """Whether there is all that it compares: some contenders are not installed everywhere."""
+        return all(
+            result.has(contender, self.figure)
+            for contender in (self.contender, self.against or self.contender)
+        )
 
     def reached(self, result: Result) -> bool:
         """Whether it was."""

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from calls import Enqueueing
 from course import Course
+from drain import Drain
 from latency import Latency
+from memory import Memory
+from pickup import Pickup
 from result import Aim
 from scenario import Scenario
 from sessions import Sessions
 from shape import ORDERS, Content, Contents, Statistics
 from steady import Steady
+from workers import (
+    ASYNC,
+    BARE,
+    BATCHES,
+    LISTENER,
+    PGQUEUER,
+    PGQUEUER_ONE,
+    PGQUEUER_TUNED,
+    PROCRASTINATE,
+    THREADS,
+)
 
 RATE = "jobs_per_second"
 COSTS = (RATE, "cpu_us", "wal_bytes", "wal_records", "wal_pages", "commits", "hot_share")
@@ -216,4 +231,62 @@ CROWDS = tuple(
     for n, backlog in ((1, 100_000), (10, 400_000))
 )
 
-SCENARIOS: tuple[Scenario, ...] = (*STEADY, *COURSES, *SHAPES, WAKING, *CROWDS)
+DRAINING = Drain(
+    name="worker, no-op handlers",
+    about="one process, 50,000 queued jobs; from the first handler called to the last job settled. "
+    "Bare is claim and ack of 1,000 in turn, one connection, no worker. Ours is AsyncWorker, and "
+    "Worker, as they come, on asyncio's own loop. pgqueuer 1.6: asyncpg, uvloop, its autovacuum "
+    "settings, 5 managers with batches of 10, as in its own benchmark; tuned: 2 managers with "
+    "batches of 1,000, the fastest found. procrastinate 3.10: uvloop, concurrency 30, jobs deleted "
+    "when done; it gets 5,000 jobs. Both are as durable as ours",
+    subjects=(BARE, ASYNC, BATCHES, THREADS, PGQUEUER, PGQUEUER_TUNED, PROCRASTINATE),
+    fewer=(PROCRASTINATE.name,),
+    aims=(
+        Aim(RATE, 0.5, against=BARE.name),
+        Aim(RATE, 20, against=PROCRASTINATE.name),
+        *(
+            Aim(RATE, bound, contender=one.name, against=other.name)
+            for other in (PGQUEUER, PGQUEUER_TUNED)
+            for one, bound in ((ASYNC, 2), (BATCHES, 3))
+        ),
+    ),
+)
+
+ENQUEUEING = Enqueueing(
+    name="enqueue through the client",
+    about="one job a call and transaction; bare is the same statement through psycopg, prepared "
+    "and in binary as the client's; in turn, 50 calls each",
+    aims=(
+        Aim(RATE, 0.8, against="bare"),
+        Aim(RATE, 0.8, contender="ours, async", against="bare, async"),
+    ),
+)
+
+PICKUP = Pickup(
+    name="idle worker, one job",
+    about="enqueue called to handler begun, in another process; all wait at once, and get jobs in "
+    "turn. Bare is INSERT with NOTIFY, LISTEN, SELECT. Ours is AsyncWorker, and Worker, as they "
+    "come. pgqueuer 1.6: asyncpg, uvloop, one manager as it comes",
+    subjects=(LISTENER, ASYNC, THREADS, PGQUEUER_ONE),
+    aims=tuple(
+        Aim("p50_ms", bound, contender=one.name, against=other.name, at_most=True)
+        for one in (ASYNC, THREADS)
+        for other, bound in ((LISTENER, 2), (PGQUEUER_ONE, 1))
+    ),
+)
+
+MEMORY = Memory(
+    name="memory of a worker, a million jobs",
+    about="no-op handlers; enqueued by another process in batches of 1,000, so that the backlog "
+    "stays below 11,000; means of a hundred samples or more of each tenth of the jobs",
+    subjects=(ASYNC, THREADS),
+    aims=tuple(
+        Aim("rss_grown", 1.05, contender=one.name, at_most=True) for one in (ASYNC, THREADS)
+    ),
+    long=True,
+    repeat=1,
+)
+
+WORKERS = (DRAINING, ENQUEUEING, PICKUP, MEMORY)
+
+SCENARIOS: tuple[Scenario, ...] = (*STEADY, *COURSES, *SHAPES, WAKING, *CROWDS, *WORKERS)

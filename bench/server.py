@@ -13,17 +13,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-
-from contenders import Contender
 
 ROOT = Path(__file__).resolve().parents[1]
 CONNECTIONS = 120
 """max_connections: a hundred sessions and those that look on. All other settings are stock."""
 
 Connection = psycopg.Connection[tuple[object, ...]]
+
+
+class Queue(Protocol):
+    """What a fresh database is made with."""
+
+    @property
+    def setup(self) -> str:
+        """Makes the queue."""
+        ...
+
+    @property
+    def fill(self) -> str:
+        """Loads %s jobs."""
+        ...
+
+    @property
+    def table(self) -> str:
+        """Has the jobs."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -101,7 +119,7 @@ class Server:
         return psycopg.connect(self.dsn, autocommit=True)
 
     @contextmanager
-    def fresh(self, contender: Contender, backlog: int = 0) -> Iterator[Connection]:
+    def fresh(self, contender: Queue, backlog: int = 0) -> Iterator[Connection]:
         """Make the database anew, with the schema, the contender's own table and a backlog."""
         self._recreate()
         self._psql("-f", str(ROOT / "sql" / "pgq_sql.sql"))
@@ -115,7 +133,7 @@ class Server:
             with psycopg.connect(self.uri, autocommit=True) as admin:
                 admin.execute(f"drop database {self.name} with (force)".encode())
 
-    def settle(self, conn: Connection, contender: Contender) -> None:
+    def settle(self, conn: Connection, contender: Queue) -> None:
         """Give the planner its statistics, and each run the same time until the next checkpoint."""
         conn.execute(f"vacuum analyze {contender.table}".encode())
         conn.execute("checkpoint")
@@ -143,7 +161,7 @@ class Server:
             tuple(map(float, progress)),
         )
 
-    def counters(self, conn: Connection, contender: Contender) -> Counters:
+    def counters(self, conn: Connection, contender: Queue) -> Counters:
         """Read them. Sessions that have ended have told all; pgbench does not wait for that."""
         while conn.execute(
             "select 1 from pg_stat_activity"

@@ -34,18 +34,30 @@ class InstantLoader(Loader):
             return EARLIEST if microseconds < 0 else LATEST
 
 
-def loaders(loads: Loads) -> Loaders:
-    """The loaders for a client's cursors."""
+def loaders(loads: Loads, codec: str = "utf-8") -> Loaders:
+    """The loaders for a client's cursors. `codec` is for texts of no connection."""
 
     class JsonLoader(Loader):
         format = Format.BINARY
 
         def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
             super().__init__(oid, context)
-            self._encoding = self.connection.info.encoding if self.connection else "utf-8"
+            self._encoding = self.connection.info.encoding if self.connection else codec
 
         def load(self, data: Buffer) -> object:
             # The first byte is the version of jsonb's binary format.
             return loads(bytes(data[1:]).decode(self._encoding))
 
     return [(types["jsonb"].oid, JsonLoader), (types["timestamptz"].oid, InstantLoader)]
+
+
+def text_loader(codec: str) -> type[Loader]:
+    """A loader of texts in that encoding, whatever the connection's, for want of one."""
+
+    class TextLoader(Loader):
+        format = Format.BINARY
+
+        def load(self, data: Buffer) -> str:
+            return bytes(data).decode(codec)
+
+    return TextLoader

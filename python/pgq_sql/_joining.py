@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import psycopg
+
+from . import _foreign
+from ._foreign import AsyncFetch, Fetch
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection as SAConnection
@@ -13,75 +16,129 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
     from sqlalchemy.orm import Session, scoped_session
 
-Joinable: TypeAlias = (
-    "psycopg.Connection[Any] | psycopg.Cursor[Any] | SAConnection | Session | scoped_session[Any]"
-)
+
+# Protocols, because where a package is missing, or has no types, its classes match anything.
+
+
+class DjangoConnection(Protocol):
+    """`django.db.connection`, or one of `django.db.connections`."""
+
+    @property
+    def vendor(self) -> str: ...
+
+    def ensure_connection(self) -> None: ...
+
+
+class Psycopg2Connection(Protocol):
+    """What `psycopg2.connect` answers."""
+
+    @property
+    def async_(self) -> int: ...
+
+    def get_dsn_parameters(self) -> dict[str, str]: ...
+
+
+class AsyncpgConnection(Protocol):
+    """What `asyncpg.connect` answers, or a pool's `acquire`."""
+
+    def is_in_transaction(self) -> bool: ...
+
+
+_SQLAlchemy: TypeAlias = "SAConnection | Session | scoped_session[Any]"
+_Others: TypeAlias = "DjangoConnection | Psycopg2Connection"
+Joinable: TypeAlias = "psycopg.Connection[Any] | psycopg.Cursor[Any] | _SQLAlchemy | _Others"
 """What `conn=` takes: the call joins its transaction and never ends it."""
-AsyncJoinable: TypeAlias = (
-    "psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]"
-    " | SAAsyncConnection | AsyncSession | async_scoped_session[Any]"
-)
+_AsyncSQLAlchemy: TypeAlias = "SAAsyncConnection | AsyncSession | async_scoped_session[Any]"
+_AsyncPsycopg: TypeAlias = "psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]"
+AsyncJoinable: TypeAlias = "_AsyncPsycopg | _AsyncSQLAlchemy | AsyncpgConnection"
+"""What `conn=` takes: the call joins its transaction and never ends it."""
 
 
-def joined(conn: Joinable) -> psycopg.Connection[Any]:
-    """The psycopg connection behind what was given as `conn`."""
+def joined(conn: Joinable) -> psycopg.Connection[Any] | Fetch:
+    """The psycopg connection behind what was given as `conn`, or else how to call through it."""
     if isinstance(conn, psycopg.Connection):
         return conn
     if isinstance(conn, psycopg.Cursor):
         return conn.connection
-    if "sqlalchemy" in sys.modules:
-        return _from_sqlalchemy(conn)
-    raise _unfit(conn)
+    found = _from_sqlalchemy(conn) or _from_django(conn) or _from_psycopg2(conn)
+    if found is None:
+        raise TypeError(
+            "conn must be a psycopg Connection or Cursor, a SQLAlchemy Connection or Session,"
+            f" Django's connection or psycopg2's, not {_named(conn)}"
+        )
+    return found
 
 
-async def async_joined(conn: AsyncJoinable) -> psycopg.AsyncConnection[Any]:
-    """The psycopg connection behind what was given as `conn`."""
+def async_joined(conn: AsyncJoinable) -> psycopg.AsyncConnection[Any] | AsyncFetch:
+    """The psycopg connection behind what was given as `conn`, or else how to call through it."""
     if isinstance(conn, psycopg.AsyncConnection):
         return conn
     if isinstance(conn, psycopg.AsyncCursor):
         return conn.connection
+    found = _from_async_sqlalchemy(conn) or _from_asyncpg(conn)
+    if found is None:
+        raise TypeError(
+            "conn must be a psycopg AsyncConnection or AsyncCursor, a SQLAlchemy AsyncConnection"
+            f" or AsyncSession, or asyncpg's connection, not {_named(conn)}"
+        )
+    return found
+
+
+# What has not been imported cannot have made the connection: so these import nothing new.
+
+
+def _from_sqlalchemy(conn: object) -> Fetch | None:
+    if "sqlalchemy" in sys.modules:
+        from sqlalchemy import Connection as SAConnection
+        from sqlalchemy.orm import Session, scoped_session
+
+        if isinstance(conn, SAConnection | Session | scoped_session):
+            return _foreign.through_sqlalchemy(conn)
+    return None
+
+
+def _from_async_sqlalchemy(conn: object) -> AsyncFetch | None:
     if "sqlalchemy.ext.asyncio" in sys.modules:
-        return await _from_async_sqlalchemy(conn)
-    raise _unfit(conn, "Async")
+        from sqlalchemy.ext.asyncio import AsyncConnection as SAAsyncConnection
+        from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+
+        if isinstance(conn, SAAsyncConnection | AsyncSession | async_scoped_session):
+            return _foreign.through_async_sqlalchemy(conn)
+    return None
 
 
-def _from_sqlalchemy(conn: object) -> psycopg.Connection[Any]:
-    from sqlalchemy import Connection as SAConnection
-    from sqlalchemy.orm import Session, scoped_session
+def _from_django(conn: Any) -> Fetch | None:
+    if "django.db" in sys.modules:
+        from django.db.backends.base.base import BaseDatabaseWrapper
+        from django.utils.connection import ConnectionProxy
 
-    if isinstance(conn, Session | scoped_session):
-        conn = conn.connection()
-    if not isinstance(conn, SAConnection):
-        raise _unfit(conn)
-    driver = conn.connection.driver_connection
-    if not isinstance(driver, psycopg.Connection):
-        raise _unfit(driver)
-    if not conn.in_transaction():
-        # As its own execute would: else its commit() would not reach what we do.
-        conn.begin()
-    return driver
+        if isinstance(conn, BaseDatabaseWrapper | ConnectionProxy):
+            # A proxy leads anywhere: Django's caches have them too.
+            if (vendor := getattr(conn, "vendor", "no database")) != "postgresql":
+                raise TypeError(f"conn must be on PostgreSQL, not {vendor}")
+            return _foreign.through_cursor(conn.cursor)
+    return None
 
 
-async def _from_async_sqlalchemy(conn: object) -> psycopg.AsyncConnection[Any]:
-    from sqlalchemy.ext.asyncio import AsyncConnection as SAAsyncConnection
-    from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+def _from_psycopg2(conn: object) -> Fetch | None:
+    if "psycopg2" in sys.modules:
+        from psycopg2.extensions import connection, cursor
 
-    if isinstance(conn, AsyncSession | async_scoped_session):
-        conn = await conn.connection()
-    if not isinstance(conn, SAAsyncConnection):
-        raise _unfit(conn, "Async")
-    driver = (await conn.get_raw_connection()).driver_connection
-    if not isinstance(driver, psycopg.AsyncConnection):
-        raise _unfit(driver, "Async")
-    if not conn.in_transaction():
-        await conn.begin()
-    return driver
+        if isinstance(conn, connection) and not conn.async_:
+            # Not what the caller's settings may have made of it, such as one that answers dicts.
+            return _foreign.through_cursor(lambda: conn.cursor(cursor_factory=cursor))
+    return None
 
 
-def _unfit(conn: object, kind: str = "") -> TypeError:
-    found = type(conn)
-    return TypeError(
-        f"conn must be a psycopg {kind}Connection or {kind}Cursor, or a SQLAlchemy"
-        f" {kind}Connection or {kind}Session on psycopg,"
-        f" not {found.__module__}.{found.__qualname__}"
-    )
+def _from_asyncpg(conn: object) -> AsyncFetch | None:
+    if "asyncpg" in sys.modules:
+        from asyncpg import Connection
+
+        # True for the proxy that a pool lends, too.
+        if isinstance(conn, Connection):
+            return _foreign.through_asyncpg(conn)
+    return None
+
+
+def _named(conn: object) -> str:
+    return f"{type(conn).__module__}.{type(conn).__qualname__}"

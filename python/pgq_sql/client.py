@@ -12,13 +12,14 @@ class Client(_sync.Producing, _sync.Consuming, _sync.Controlling, _sync.Looking)
     libpq's variables. Nothing connects before the first call. Usable from any number of threads.
 
     Each call is a transaction of its own, unless `conn=` names the one to join: a psycopg
-    Connection or Cursor, or a SQLAlchemy Connection or Session on psycopg. Such a call never
-    commits. An option that is None takes the queue's default.
+    Connection or Cursor, a SQLAlchemy Connection or Session on any driver, Django's connection or
+    psycopg2's. Such a call never commits. An option that is None takes the queue's default.
 
     JSON comes back as it went in, or is refused: no NaN, NUL, lone surrogates, tuples, keys that
     are no strings. `dumps` and `loads` replace that, with a faster encoder or one for more types.
 
-    Refusals raise subclasses of `PgqError`; faults of the database stay psycopg's exceptions.
+    Refusals raise subclasses of `PgqError`; faults of the database stay psycopg's exceptions, or
+    those of the library that `conn=` is from.
     """
 
 
@@ -26,7 +27,8 @@ class AsyncClient(_async.Producing, _async.Consuming, _async.Controlling, _async
     """`Client` for asyncio: the same methods, to be awaited, and the same answers.
 
     A pool is a `psycopg_pool.AsyncConnectionPool`; `conn=` takes a psycopg AsyncConnection or
-    AsyncCursor, or a SQLAlchemy AsyncConnection or AsyncSession on psycopg. For one event loop.
+    AsyncCursor, a SQLAlchemy AsyncConnection or AsyncSession on any driver, or asyncpg's
+    connection. For one event loop.
     """
 
     def _blocking(self) -> Client:

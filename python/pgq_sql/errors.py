@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 
@@ -116,20 +117,26 @@ MIGRATE = "Check the name of the schema, or run `pgq migrate` (--schema NAME)."
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Turn the database errors that are the queue's own into this module's exceptions."""
+def translated(kind: type[Exception] = psycopg.Error) -> Iterator[None]:
+    """Turn the database errors that are the queue's own into this module's exceptions.
+
+    With `kind=Exception`, also those of other drivers, and what libraries make of them.
+    """
     try:
         yield
-    except psycopg.Error as error:
+    except PgqError:
+        raise
+    except kind as error:
         known = from_database(error)
         if known is None:
             raise
         raise known from error
 
 
-def from_database(error: psycopg.Error) -> PgqError | None:
+def from_database(error: BaseException) -> PgqError | None:
     """The exception for a database error; None if it isn't the queue's own."""
-    sqlstate = error.sqlstate
+    error = _of_the_driver(error)
+    sqlstate, message, detail, hint = _told(error)
     if sqlstate is None:
         # psycopg refused a value before it sent anything, such as a NUL in a text.
         return InvalidArgument(str(error)) if isinstance(error, psycopg.DataError) else None
@@ -139,8 +146,30 @@ def from_database(error: psycopg.Error) -> PgqError | None:
     if kind is None:
         return None
     return kind(
-        error.diag.message_primary or str(error),
+        message or str(error),
         sqlstate=sqlstate,
-        detail=error.diag.message_detail,
-        hint=error.diag.message_hint if kind is not VersionMismatch else MIGRATE,
+        detail=detail,
+        hint=hint if kind is not VersionMismatch else MIGRATE,
     )
+
+
+def _of_the_driver(error: BaseException) -> BaseException:
+    """What a driver raised: SQLAlchemy and Django wrap it, SQLAlchemy asyncpg's even twice."""
+    while not isinstance(error, psycopg.Error):
+        inner = getattr(error, "orig", None) or error.__cause__
+        if inner is None:
+            break
+        error = inner
+    return error
+
+
+def _told(error: Any) -> Iterable[str | None]:
+    """What the server said: SQLSTATE, message, detail and hint."""
+    if hasattr(error, "diag"):  # psycopg, psycopg2
+        diag = error.diag
+        sqlstate = getattr(error, "sqlstate", diag.sqlstate)
+        return sqlstate, diag.message_primary, diag.message_detail, diag.message_hint
+    if error.args and isinstance(error.args[0], dict):  # pg8000
+        return map(error.args[0].get, "CMDH")
+    names = ("sqlstate", "message", "detail", "hint")  # asyncpg
+    return (getattr(error, name, None) for name in names)

@@ -106,12 +106,6 @@ class TestTransactions:
         made = conn.execute("select to_regclass('business') is not null").fetchone()
         assert made == (commit,)
 
-    def test_sqlalchemy_on_another_driver(self, client: Client, database: str) -> None:
-        engine = sa.create_engine(database.replace("postgresql://", "postgresql+psycopg2://"))
-        with engine.connect() as mine, pytest.raises(TypeError, match="psycopg2"):
-            client.enqueue("q", conn=mine)
-        engine.dispose()
-
     def test_other_things_are_refused(self, client: Client, database: str) -> None:
         for wrong in (database, object(), psycopg.AsyncConnection):
             with pytest.raises(TypeError, match="conn must be"):

@@ -14,6 +14,7 @@ from psycopg.rows import tuple_row
 from .. import _json
 from .._adapt import loaders
 from .._conninfo import AsyncPool, complete
+from .._foreign import Reader, texts
 from .._joining import AsyncJoinable, async_joined
 from .._statements import Statements
 from ..errors import Closed, translated
@@ -37,6 +38,7 @@ class Caller:
         self._conninfo, self._dumps, self._loads = conninfo, dumps, loads
         self._statements = Statements(schema, _json.checked(dumps) if dumps else _json.dumps)
         self._loaders = loaders(loads or _json.loads)
+        self._reader = Reader(loads or _json.loads)
         self._source: Source = (
             OwnConnections(complete(conninfo))
             if conninfo is None or isinstance(conninfo, str)
@@ -68,16 +70,11 @@ class Caller:
         await self.close()
 
     @asynccontextmanager
-    async def _borrow(
-        self, conn: AsyncJoinable | None = None
-    ) -> AsyncIterator[AsyncConnection[Any]]:
-        """The connection to call on; what was done on one of ours is committed afterwards."""
+    async def _borrow(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """A connection of ours; what was done on it is committed afterwards."""
         self._refuse_if_closed()
-        if conn is not None:
-            yield await async_joined(conn)
-        else:
-            async with self._source.connection() as own:
-                yield own
+        async with self._source.connection() as own:
+            yield own
 
     async def _connect(self) -> AsyncConnection[Any]:
         """A new autocommit connection, which the caller closes."""
@@ -108,10 +105,15 @@ class Caller:
     ) -> list[Row]:
         # First, so that a wrong value costs no connection.
         text, values = self._statements.call(function, arguments)
-        with translated():
-            async with self._borrow(conn) as connection:
-                cursor = await self._run(connection, text, values)
-                return await cursor.fetchall()
+        with translated(Exception):
+            if conn is None:
+                async with self._borrow() as own:
+                    return await (await self._run(own, text, values)).fetchall()
+            self._refuse_if_closed()
+            theirs = async_joined(conn)
+            if isinstance(theirs, AsyncConnection):
+                return await (await self._run(theirs, text, values)).fetchall()
+            return self._reader.rows(await theirs(text, texts(values)))
 
     async def _row(self, conn: AsyncJoinable | None, function: str, **arguments: object) -> Row:
         return (await self._rows(conn, function, **arguments))[0]

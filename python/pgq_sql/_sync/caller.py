@@ -14,6 +14,7 @@ from psycopg.rows import tuple_row
 from .. import _json
 from .._adapt import loaders
 from .._conninfo import Pool, complete
+from .._foreign import Reader, texts
 from .._joining import Joinable, joined
 from .._statements import Statements
 from ..errors import Closed, translated
@@ -37,6 +38,7 @@ class Caller:
         self._conninfo, self._dumps, self._loads = conninfo, dumps, loads
         self._statements = Statements(schema, _json.checked(dumps) if dumps else _json.dumps)
         self._loaders = loaders(loads or _json.loads)
+        self._reader = Reader(loads or _json.loads)
         self._source: Source = (
             OwnConnections(complete(conninfo))
             if conninfo is None or isinstance(conninfo, str)
@@ -68,14 +70,11 @@ class Caller:
         self.close()
 
     @contextmanager
-    def _borrow(self, conn: Joinable | None = None) -> Iterator[Connection[Any]]:
-        """The connection to call on; what was done on one of ours is committed afterwards."""
+    def _borrow(self) -> Iterator[Connection[Any]]:
+        """A connection of ours; what was done on it is committed afterwards."""
         self._refuse_if_closed()
-        if conn is not None:
-            yield joined(conn)
-        else:
-            with self._source.connection() as own:
-                yield own
+        with self._source.connection() as own:
+            yield own
 
     def _connect(self) -> Connection[Any]:
         """A new autocommit connection, which the caller closes."""
@@ -100,9 +99,15 @@ class Caller:
     def _rows(self, conn: Joinable | None, function: str, **arguments: object) -> list[Row]:
         # First, so that a wrong value costs no connection.
         text, values = self._statements.call(function, arguments)
-        with translated(), self._borrow(conn) as connection:
-            cursor = self._run(connection, text, values)
-            return cursor.fetchall()
+        with translated(Exception):
+            if conn is None:
+                with self._borrow() as own:
+                    return (self._run(own, text, values)).fetchall()
+            self._refuse_if_closed()
+            theirs = joined(conn)
+            if isinstance(theirs, Connection):
+                return (self._run(theirs, text, values)).fetchall()
+            return self._reader.rows(theirs(text, texts(values)))
 
     def _row(self, conn: Joinable | None, function: str, **arguments: object) -> Row:
         return (self._rows(conn, function, **arguments))[0]
