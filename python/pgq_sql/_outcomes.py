@@ -30,7 +30,8 @@ ANSWERS_IF_DONE: Mapping[Verb, Collection[str]] = {
 def outcome(settlement: Settlement) -> str:
     """What a settlement counts as: acked, retried, dead, released or lost."""
     answer, verb = settlement.answer, settlement.verb
-    if settlement.job._course.ended:
+    course = settlement.job._course
+    if course.ended or (course.ending and answer == "gone"):
         # Released when the worker stopped, perhaps, but its ack was committed before.
         return "acked"
     if settlement.sent and answer in ANSWERS_IF_DONE[verb]:

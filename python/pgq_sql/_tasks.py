@@ -14,10 +14,10 @@ from psycopg import AsyncConnection
 
 from ._consumers import AnyConsumer, BatchConsumer, Consumer
 from ._jobs import HeldJob, claims, ending, in_worker, refuse_unless_acked
+from ._joining import AsyncJoinable
 from ._runner import Unit, WorkerSide
 from ._settlements import Settlement, ended, failed
 from .client import AsyncClient
-from .errors import translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,19 @@ class AsyncRunningJob(HeldJob):
         """
         client = in_worker(self._client)
         async with client._borrow() as conn:
-            with translated(), ExitStack() as end:
+            with ExitStack() as end:
                 async with conn.transaction():
                     await client.require_lease(self.job_id, self.token, conn=conn)
                     yield conn
                     end.enter_context(ending([self._course]))
                     answer = await client.ack(self.job_id, self.token, conn=conn)
                     refuse_unless_acked([self], [answer])
+
+    async def ack(self, *, conn: AsyncJoinable) -> None:
+        """Ack in a transaction of the caller's, as `RunningJob.ack`."""
+        client = in_worker(self._client)
+        refuse_unless_acked([self], [await client.ack(self.job_id, self.token, conn=conn)])
+        self._course.ending = True
 
 
 class AsyncBatch(tuple[AsyncRunningJob, ...]):
@@ -56,7 +62,7 @@ class AsyncBatch(tuple[AsyncRunningJob, ...]):
         """
         client = in_worker(self[0]._client)
         async with client._borrow() as conn:
-            with translated(), ExitStack() as end:
+            with ExitStack() as end:
                 async with conn.transaction():
                     yield conn
                     end.enter_context(ending([job._course for job in self]))
