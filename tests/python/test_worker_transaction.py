@@ -264,7 +264,8 @@ class TestAck:
         assert (report.acked, report.lost) == (1, 1)
         assert scalar(conn, EFFECTS) == [1]
 
-    def test_in_the_loop(self, client: Client, database: str, conn: Connection) -> None:
+    @pytest.mark.usefixtures("client")
+    def test_in_the_loop(self, database: str, conn: Connection) -> None:
         async def main() -> Report:
             engine = create_async_engine(database.replace("postgresql:", "postgresql+psycopg:", 1))
 
