@@ -17,6 +17,7 @@ from ._exchange import Ask, Exchange
 from ._jobs import HeldJob
 from ._leases import Leases
 from ._listener import Listener
+from ._log import log, note
 from ._looks import Source, shares
 from ._outage import UNREACHABLE, Outage, one_line
 from ._outcomes import TOO_LARGE, outcome, tell
@@ -25,8 +26,6 @@ from ._runner import Runner, Unit, WorkerSide
 from ._settlements import Settlement, too_slow
 from ._watch import Unanswered, Watch
 from .client import Client
-
-log = logging.getLogger("pgq_sql.worker")
 
 REFUSALS = 3
 """After so many a claim is left to its lease: its end cannot be written."""
@@ -97,10 +96,7 @@ class Dispatcher:
         for settlement in settlements:
             if settlement.result is not None and not self._exchange.storable(settlement.result):
                 # The work is done, and that is what counts.
-                job = settlement.job
-                log.warning(
-                    "job %s of %s: its result is no JSON and not kept", job.job_id, job.queue
-                )
+                note(logging.WARNING, settlement.job, ": its result is no JSON and not kept")
                 settlement.result = None
         with self._changed:
             self._sources[unit[0].queue].running -= 1
@@ -127,7 +123,7 @@ class Dispatcher:
         """A lease was lost while its handler ran."""
         with self._changed:
             self._counts["lost"] += 1
-        log.warning("job %s of %s: the lease was lost while it ran", job.job_id, job.queue)
+        note(logging.WARNING, job, ": the lease was lost while it ran")
         self.in_vain(job)
 
     def in_vain(self, job: HeldJob) -> None:
@@ -159,7 +155,10 @@ class Dispatcher:
             self._work(until_idle)
             self._drain()
         finally:
-            if not self._now:
+            if self._now:
+                for unit in self._held.values():
+                    self._runner.cancel(unit)
+            else:
                 self._release_rest()
             self._counts["left"] += len(self._held)
             self._close()
@@ -378,7 +377,7 @@ class Dispatcher:
             self._leases.drop([job])
             with self._changed:
                 self._counts["lost"] += 1
-            log.error("job %s: cannot %s it: %s", job.job_id, settlement.verb, one_line(error))
+            note(logging.ERROR, job, ": cannot %s it: %s", settlement.verb, one_line(error))
 
     def _claimed(self, ask: Ask, sent_at: float) -> None:
         with self._changed:
@@ -405,8 +404,7 @@ class Dispatcher:
         """Note the answers."""
         too_large = [one for one in settlements if one.answer == TOO_LARGE]
         for settlement in too_large:
-            job = settlement.job
-            log.warning("job %s of %s: its result is too large and not kept", job.job_id, job.queue)
+            note(logging.WARNING, settlement.job, ": its result is too large and not kept")
             settlement.result, settlement.answer = None, None
         self._put_back(too_large)
         ended = [one for one in settlements if one.answer is not None]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
+from ._log import note
 from ._settlements import Settlement, Verb
-
-log = logging.getLogger("pgq_sql.worker")
 
 TOO_LARGE = "result too large"
 """The answer of ack_many for such a job, which is not ended."""
@@ -43,13 +42,10 @@ def tell(settlement: Settlement, outcome: str) -> None:
     """Log what somebody should know."""
     job, why = settlement.job, settlement.headline
     if outcome == "lost":
-        log.warning(
-            "job %s of %s: %s before its %s",
-            *(job.job_id, job.queue, settlement.answer, settlement.verb),
-        )
+        note(logging.WARNING, job, ": %s before its %s", settlement.answer, settlement.verb)
     elif outcome == "dead":
-        log.error("job %s of %s is dead: %s", job.job_id, job.queue, why)
+        note(logging.ERROR, job, " is dead: %s", why)
     elif outcome == "retried":
-        log.warning("job %s of %s will run again: %s", job.job_id, job.queue, why)
+        note(logging.WARNING, job, " will run again: %s", why)
     elif outcome == "acked" and settlement.error is not None:
-        log.error("job %s of %s failed after its ack: %s", job.job_id, job.queue, why)
+        note(logging.ERROR, job, " failed after its ack: %s", why)
