@@ -16,6 +16,9 @@ EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
 
+REMEMBERED = 100
+"""Instants to remember at a time."""
+
 _microseconds = struct.Struct("!q").unpack
 
 Loaders = list[tuple[int, type[Loader]]]
@@ -26,12 +29,27 @@ class InstantLoader(Loader):
 
     format = Format.BINARY
 
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        # A claim has most of them in many rows, and to make one costs as much as all of a row.
+        self._made: dict[bytes, datetime] = {}
+
     def load(self, data: Buffer) -> datetime:
-        (microseconds,) = _microseconds(data)
-        try:
-            return EPOCH + timedelta(microseconds=microseconds)
-        except OverflowError:
-            return EARLIEST if microseconds < 0 else LATEST
+        key = bytes(data)
+        instant = self._made.get(key)
+        if instant is None:
+            if len(self._made) >= REMEMBERED:
+                self._made.clear()
+            instant = self._made[key] = _instant(key)
+        return instant
+
+
+def _instant(data: bytes) -> datetime:
+    (microseconds,) = _microseconds(data)
+    try:
+        return EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return EARLIEST if microseconds < 0 else LATEST
 
 
 def loaders(loads: Loads, codec: str = "utf-8") -> Loaders:

@@ -17,37 +17,18 @@ from ._exchange import Ask, Exchange
 from ._jobs import HeldJob
 from ._leases import Leases
 from ._listener import Listener
+from ._log import log, note
 from ._looks import Source, shares
 from ._outage import UNREACHABLE, Outage, one_line
+from ._outcomes import TOO_LARGE, outcome, tell
+from ._pace import Pace
 from ._runner import Runner, Unit, WorkerSide
-from ._settlements import Settlement, Verb, too_slow
+from ._settlements import Settlement, too_slow
 from ._watch import Unanswered, Watch
 from .client import Client
 
-log = logging.getLogger("pgq_sql.worker")
-
-AHEAD = 0.05
-"""Seconds of work to claim ahead of the handlers."""
-RATE_OVER = 0.2
-"""Seconds over which to measure how fast the handlers are."""
-TOO_LARGE = "result too large"
-"""The answer of ack_many for such a job, which is not ended."""
 REFUSALS = 3
 """After so many a claim is left to its lease: its end cannot be written."""
-
-ANSWERS: Mapping[Verb, str] = {
-    "ack": "acked",
-    "dead_letter": "dead",
-    "release": "released",
-    "retry": "retried",
-}
-# What the second sending is told if the first was carried out and only its answer got lost.
-ANSWERS_IF_DONE: Mapping[Verb, Collection[str]] = {
-    "ack": {"gone"},
-    "dead_letter": {"gone"},
-    "release": {"lost", "gone"},
-    "retry": {"lost", "gone"},
-}
 
 
 class Dispatcher:
@@ -69,7 +50,6 @@ class Dispatcher:
         drain_timeout: float,
         connect_listener: Callable[[], Connection] | None,
     ) -> None:
-        self._client = client
         self._counts = counts
         self._concurrency = concurrency
         self._prefetch = prefetch
@@ -85,7 +65,7 @@ class Dispatcher:
         self._sources = {
             name: Source(name, poll_interval, consumer) for name, consumer in consumers.items()
         }
-        self._units_done, self._rate, self._rated_at = 0, 0.0, 0.0
+        self._pace = Pace()
         self._resume_at = 0.0
         self._outage = Outage(log)
         self._watch = Watch()
@@ -116,14 +96,11 @@ class Dispatcher:
         for settlement in settlements:
             if settlement.result is not None and not self._exchange.storable(settlement.result):
                 # The work is done, and that is what counts.
-                job = settlement.job
-                log.warning(
-                    "job %s of %s: its result is no JSON and not kept", job.job_id, job.queue
-                )
+                note(logging.WARNING, settlement.job, ": its result is no JSON and not kept")
                 settlement.result = None
         with self._changed:
             self._sources[unit[0].queue].running -= 1
-            self._units_done += 1
+            self._pace.ended += 1
             if self._overrun:
                 late = {one.job.key for one in settlements} & self._overrun
                 settlements = [one for one in settlements if one.job.key not in late]
@@ -146,7 +123,7 @@ class Dispatcher:
         """A lease was lost while its handler ran."""
         with self._changed:
             self._counts["lost"] += 1
-        log.warning("job %s of %s: the lease was lost while it ran", job.job_id, job.queue)
+        note(logging.WARNING, job, ": the lease was lost while it ran")
         self.in_vain(job)
 
     def in_vain(self, job: HeldJob) -> None:
@@ -178,7 +155,10 @@ class Dispatcher:
             self._work(until_idle)
             self._drain()
         finally:
-            if not self._now:
+            if self._now:
+                for unit in self._held.values():
+                    self._runner.cancel(unit)
+            else:
                 self._release_rest()
             self._counts["left"] += len(self._held)
             self._close()
@@ -277,8 +257,7 @@ class Dispatcher:
     @property
     def _free(self) -> int:
         """For how many more handlers to claim: more than may run, if they end before we're back."""
-        ahead = min(self._prefetch, int(self._rate * AHEAD))
-        return self._concurrency + ahead - self._running
+        return self._concurrency + min(self._prefetch, self._pace.ahead) - self._running
 
     @property
     def _running(self) -> int:
@@ -291,11 +270,7 @@ class Dispatcher:
             self._finished.clear()
             for settlement in finished:
                 self._held.pop(settlement.job.key, None)
-            units, self._units_done = self._units_done, 0
-        now = time.monotonic()
-        elapsed, self._rated_at = now - self._rated_at, now
-        rate = units / max(elapsed, 1e-6)
-        self._rate += (rate - self._rate) * min(1.0, elapsed / RATE_OVER)
+            self._pace.measure()
         # What is lost has been counted when that was learnt.
         return self._ours(finished)
 
@@ -340,8 +315,9 @@ class Dispatcher:
             return
         open_settlements = [one for one in settlements if one.answer is None]
         open_asks = [ask for ask in asks if not ask.answered]
-        for settlement in open_settlements:
-            settlement.sent = True
+        if isinstance(error, UNREACHABLE):
+            for settlement in open_settlements:
+                settlement.sent = True
         if isinstance(error, Unanswered) and self._answers():
             error = TimeoutError("it waits for a lock that somebody holds")
         if isinstance(error, UNREACHABLE):
@@ -401,7 +377,7 @@ class Dispatcher:
             self._leases.drop([job])
             with self._changed:
                 self._counts["lost"] += 1
-            log.error("job %s: cannot %s it: %s", job.job_id, settlement.verb, one_line(error))
+            note(logging.ERROR, job, ": cannot %s it: %s", settlement.verb, one_line(error))
 
     def _claimed(self, ask: Ask, sent_at: float) -> None:
         with self._changed:
@@ -415,15 +391,20 @@ class Dispatcher:
         with self._changed:
             self._held.update((job.key, unit) for unit in units for job in unit)
             ask.source.running += len(units)
-        self._leases.add(jobs, sent_at)
-        self._runner.submit(units)
+        if consumer.timeout is None:
+            # First, because the leases' thread may wake and stand in the way of the handlers'.
+            self._runner.submit(units)
+            self._leases.add(jobs, sent_at)
+        else:
+            # Here `begins` must find the leases.
+            self._leases.add(jobs, sent_at)
+            self._runner.submit(units)
 
     def _settled(self, settlements: Sequence[Settlement]) -> None:
         """Note the answers."""
         too_large = [one for one in settlements if one.answer == TOO_LARGE]
         for settlement in too_large:
-            job = settlement.job
-            log.warning("job %s of %s: its result is too large and not kept", job.job_id, job.queue)
+            note(logging.WARNING, settlement.job, ": its result is too large and not kept")
             settlement.result, settlement.answer = None, None
         self._put_back(too_large)
         ended = [one for one in settlements if one.answer is not None]
@@ -434,30 +415,3 @@ class Dispatcher:
         if outcomes.keys() - {"acked", "released"} or any(one.error for one in ended):
             for settlement in ended:
                 tell(settlement, outcome(settlement))
-
-
-def outcome(settlement: Settlement) -> str:
-    """What a settlement counts as: acked, retried, dead, released or lost."""
-    answer, verb = settlement.answer, settlement.verb
-    if settlement.job._course.ended:
-        # Released when the worker stopped, perhaps, but its ack was committed before.
-        return "acked"
-    if settlement.sent and answer in ANSWERS_IF_DONE[verb]:
-        return ANSWERS[verb]
-    return "lost" if answer is None or answer == "gone" else answer
-
-
-def tell(settlement: Settlement, outcome: str) -> None:
-    """Log what somebody should know."""
-    job, why = settlement.job, settlement.headline
-    if outcome == "lost":
-        log.warning(
-            "job %s of %s: %s before its %s",
-            *(job.job_id, job.queue, settlement.answer, settlement.verb),
-        )
-    elif outcome == "dead":
-        log.error("job %s of %s is dead: %s", job.job_id, job.queue, why)
-    elif outcome == "retried":
-        log.warning("job %s of %s will run again: %s", job.job_id, job.queue, why)
-    elif outcome == "acked" and settlement.error is not None:
-        log.error("job %s of %s failed after its ack: %s", job.job_id, job.queue, why)

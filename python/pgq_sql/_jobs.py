@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ._conninfo import Connection
+from ._joining import Joinable
 from ._line import Line
 from .client import Client
-from .errors import Closed, LeaseLost, translated
+from .errors import Closed, LeaseLost
 from .models import Job
 
 
@@ -51,7 +52,7 @@ class Course:
 
     line: Line | None = None
     ending: bool = False
-    """Its ack is being committed, or has been: hearing that the claim is gone means nothing."""
+    """Its ack is being committed, or has been: that the claim is gone is no surprise."""
     ended: bool = False
     """Its ack has been committed."""
 
@@ -103,7 +104,6 @@ class RunningJob(HeldJob):
         with (
             client._borrow() as conn,
             _cuttable([self], conn),
-            translated(),
             ExitStack() as end,
             conn.transaction(),
         ):
@@ -111,6 +111,16 @@ class RunningJob(HeldJob):
             yield conn
             end.enter_context(ending([self._course]))
             refuse_unless_acked([self], [client.ack(self.job_id, self.token, conn=conn)])
+
+    def ack(self, *, conn: Joinable) -> None:
+        """Ack in a transaction of the caller's: LeaseLost if the claim is not held any more.
+
+        It commits with what else is done there, also through SQLAlchemy or Django. Make it the
+        last thing; then commit and return, or roll back and raise.
+        """
+        client = in_worker(self._client)
+        refuse_unless_acked([self], [client.ack(self.job_id, self.token, conn=conn)])
+        self._course.ending = True
 
 
 class Batch(tuple[RunningJob, ...]):
@@ -129,7 +139,6 @@ class Batch(tuple[RunningJob, ...]):
         with (
             client._borrow() as conn,
             _cuttable(self, conn),
-            translated(),
             ExitStack() as end,
             conn.transaction(),
         ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from psycopg import sql
 
@@ -86,10 +87,15 @@ REQUIRED = frozenset(
 )
 REQUIRED_BY = frozenset({("reprioritize", "priority")})
 
+MAY_BE_NULL = NULLABLE | REQUIRED
+"""Where None is sent as an argument of its own, and not left to the default."""
+
 # Where the longest timedelta means for ever.
 FOREVER = frozenset({"keep_dead", "keep_done"})
 
 Values = dict[str, object]
+Adapter: TypeAlias = Callable[[str, object], object]
+"""Makes a value safe to send; is told its name too, for the error."""
 
 
 class Statements:
@@ -100,26 +106,24 @@ class Statements:
             raise InvalidArgument("a schema name is not empty and has no NUL in it")
         # psycopg takes a bare % for the start of an argument.
         self._schema = sql.Identifier(schema).as_string(None).replace("%", "%%")
-        self._texts: dict[tuple[str, ...], bytes] = {}
-        self._adapters: dict[str, Callable[[str, object], object]] = {
-            **_ADAPTERS,
-            "jsonb": lambda _, value: dumps(value),
-        }
+        self._calls: dict[tuple[str, ...], tuple[bytes, list[tuple[str, Adapter]]]] = {}
+        self._adapters: dict[str, Adapter] = {**_ADAPTERS, "jsonb": lambda _, value: dumps(value)}
 
     def call(self, function: str, arguments: Mapping[str, object]) -> tuple[bytes, Values]:
         """The statement and its values; an option that is None is left to its default."""
         given = {
             name: value
             for name, value in arguments.items()
-            if value is not None or may_be_null(function, name)
+            if value is not None or name in MAY_BE_NULL or (function, name) in REQUIRED_BY
         }
         key = (function, *given)
-        text = self._texts.get(key)
-        if text is None:
-            text = self._texts[key] = self._text(function, given)
-        return text, {
-            name: self._adapt(name, type_of(function, name), value) for name, value in given.items()
-        }
+        # Made once: what is looked up here is a good part of what a call costs.
+        known = self._calls.get(key)
+        if known is None:
+            adapters = [(name, self._adapter(name, type_of(function, name))) for name in given]
+            known = self._calls[key] = self._text(function, given), adapters
+        text, adapters = known
+        return text, {name: adapt(name, given[name]) for name, adapt in adapters}
 
     def fill(self, template: str) -> bytes:
         """A statement that is more than one call: `{schema}` becomes the schema's name."""
@@ -129,17 +133,11 @@ class Statements:
         arguments = ", ".join(f"{name} => %({name})s::{type_of(function, name)}" for name in names)
         return self.fill(f"select * from {{schema}}.{function}({arguments})")  # noqa: S608
 
-    def _adapt(self, name: str, kind: str, value: object) -> object:
-        if value is None and name not in NULLABLE:
-            return None
-        if not kind.endswith("[]"):
-            return self._adapters[kind](name, value)
-        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-            raise _wrong(name, "a sequence", value)
+    def _adapter(self, name: str, kind: str) -> Adapter:
         adapt = self._adapters[kind.removesuffix("[]")]
-        return [
-            None if item is None and name not in NULLABLE else adapt(name, item) for item in value
-        ]
+        if name not in NULLABLE:
+            adapt = _or_null(adapt)
+        return _each(adapt) if kind.endswith("[]") else adapt
 
 
 def type_of(function: str, argument: str) -> str:
@@ -147,9 +145,19 @@ def type_of(function: str, argument: str) -> str:
     return PLURAL.get((function, argument)) or TYPES[argument]
 
 
-def may_be_null(function: str, argument: str) -> bool:
-    """Whether None is sent as an argument of its own, and not left to the default."""
-    return argument in NULLABLE or argument in REQUIRED or (function, argument) in REQUIRED_BY
+def _or_null(adapt: Adapter) -> Adapter:
+    return lambda name, value: None if value is None else adapt(name, value)
+
+
+def _each(adapt: Adapter) -> Adapter:
+    def adapt_each(name: str, value: object) -> object:
+        if value is None and name not in NULLABLE:
+            return None
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            raise _wrong(name, "a sequence", value)
+        return [adapt(name, item) for item in value]
+
+    return adapt_each
 
 
 def _text(name: str, value: object) -> str:
@@ -206,7 +214,7 @@ def _wrong(name: str, wanted: str, value: object) -> TypeError:
     return TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
 
 
-_ADAPTERS: dict[str, Callable[[str, object], object]] = {
+_ADAPTERS: dict[str, Adapter] = {
     "bigint": _whole,
     "boolean": _truth,
     "double precision": _number,

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from psycopg import AsyncConnection
 
 from ._consumers import AnyConsumer, BatchConsumer, Consumer
 from ._jobs import HeldJob, claims, ending, in_worker, refuse_unless_acked
+from ._joining import AsyncJoinable
 from ._runner import Unit, WorkerSide
 from ._settlements import Settlement, ended, failed
 from .client import AsyncClient
-from .errors import translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,19 @@ class AsyncRunningJob(HeldJob):
         """
         client = in_worker(self._client)
         async with client._borrow() as conn:
-            with translated(), ExitStack() as end:
+            with ExitStack() as end:
                 async with conn.transaction():
                     await client.require_lease(self.job_id, self.token, conn=conn)
                     yield conn
                     end.enter_context(ending([self._course]))
                     answer = await client.ack(self.job_id, self.token, conn=conn)
                     refuse_unless_acked([self], [answer])
+
+    async def ack(self, *, conn: AsyncJoinable) -> None:
+        """Ack in a transaction of the caller's, as `RunningJob.ack`."""
+        client = in_worker(self._client)
+        refuse_unless_acked([self], [await client.ack(self.job_id, self.token, conn=conn)])
+        self._course.ending = True
 
 
 class AsyncBatch(tuple[AsyncRunningJob, ...]):
@@ -56,7 +63,7 @@ class AsyncBatch(tuple[AsyncRunningJob, ...]):
         """
         client = in_worker(self[0]._client)
         async with client._borrow() as conn:
-            with translated(), ExitStack() as end:
+            with ExitStack() as end:
                 async with conn.transaction():
                     yield conn
                     end.enter_context(ending([job._course for job in self]))
@@ -72,20 +79,30 @@ AsyncHandlers: TypeAlias = Mapping[
 """What an AsyncWorker takes: each queue's handler."""
 
 
+CANCEL_PATIENCE = 5.0
+"""Seconds for cancelled handlers to end, when the worker does."""
+
+
 class HandlerTasks:
     """At most so many tasks, begun in the order of submission.
 
     The dispatcher, in a thread of its own, submits and cancels; all else is the loop's.
     """
 
-    def __init__(self, size: int, consumers: Mapping[str, AnyConsumer], worker: WorkerSide) -> None:
+    _worker: WorkerSide
+
+    def __init__(self, size: int, consumers: Mapping[str, AnyConsumer]) -> None:
         self._size = size
         self._consumers = consumers
-        self._worker = worker
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Unit] = deque()
         self._running: dict[tuple[int, int], asyncio.Task[list[Settlement]]] = {}
         self._cancelled: set[tuple[int, int]] = set()
+
+    def start(self, worker: WorkerSide) -> Self:
+        """Answer to this worker from now on."""
+        self._worker = worker
+        return self
 
     def submit(self, units: Iterable[Unit]) -> None:
         """Run these, in this order, when there is room."""
@@ -107,7 +124,12 @@ class HandlerTasks:
         self._loop.call_soon_threadsafe(self._cancel, unit[0].key)
 
     def close(self, patience: float) -> None:
-        """Nothing to wait for: the loop ends what is cancelled."""
+        """Nothing to do in the dispatcher's thread: see `gone`."""
+
+    async def gone(self) -> None:
+        """Until what was cancelled has ended, if it does so soon."""
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=CANCEL_PATIENCE)
 
     def _begin(self) -> None:
         while self._waiting and len(self._running) < self._size:
@@ -151,3 +173,20 @@ class HandlerTasks:
 
 def _released(unit: Unit) -> list[Settlement]:
     return [Settlement(job, "release") for job in unit]
+
+
+def in_thread(function: Callable[[], None], name: str) -> asyncio.Future[None]:
+    """Run it in a thread of its own: those of the loop are few, and the application's."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:
+            loop.call_soon_threadsafe(ended.set_exception, error)
+        else:
+            loop.call_soon_threadsafe(ended.set_result, None)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return ended

@@ -23,7 +23,7 @@ from ._consumers import Handlers, consumers, refuse_coroutines
 from ._dispatcher import Dispatcher
 from ._jobs import Batch, HeldJob, RunningJob
 from ._runner import Runner, Unit, WorkerSide
-from ._tasks import AsyncBatch, AsyncHandlers, AsyncRunningJob, HandlerTasks
+from ._tasks import AsyncBatch, AsyncHandlers, AsyncRunningJob, HandlerTasks, in_thread
 from ._threads import HandlerThreads
 from .client import AsyncClient, Client
 from .errors import Closed, InvalidArgument
@@ -254,14 +254,11 @@ class AsyncWorker(_Worker):
         """
         with self._loop_signals() if signals else nullcontext():
             transactions = self._source._twin(self._concurrency)
+            tasks = HandlerTasks(self._concurrency, self._consumers)
             dispatcher = self._begin(
-                partial(HandlerTasks, self._concurrency, self._consumers),
-                partial(AsyncRunningJob, _client=transactions),
-                AsyncBatch,
+                tasks.start, partial(AsyncRunningJob, _client=transactions), AsyncBatch
             )
-            running = asyncio.get_running_loop().create_task(
-                asyncio.to_thread(dispatcher.run, until_idle)
-            )
+            running = in_thread(partial(dispatcher.run, until_idle), "pgq-dispatcher")
             try:
                 await asyncio.shield(running)
             except asyncio.CancelledError:
@@ -270,6 +267,7 @@ class AsyncWorker(_Worker):
                 raise
             finally:
                 self._end()
+                await tasks.gone()
                 await transactions._source.close()
                 self._client.close()
                 self._client = self._source._blocking()

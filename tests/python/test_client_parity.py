@@ -22,7 +22,7 @@ from pgq_sql import (
     QueueState,
     Swept,
 )
-from pgq_sql._statements import PLURAL, TYPES, may_be_null, type_of
+from pgq_sql._statements import MAY_BE_NULL, PLURAL, REQUIRED_BY, TYPES, type_of
 from servers import Connection
 
 # What the client has of its own.
@@ -136,4 +136,4 @@ def test_none_for_what_is_required_reaches_the_function(conn: Connection) -> Non
         (str(function), str(name)) for function, name in conn.execute(REQUIRED)
     ]
     assert ("ack", "token") in required
-    assert [one for one in required if not may_be_null(*one)] == []
+    assert [one for one in required if one[1] not in MAY_BE_NULL and one not in REQUIRED_BY] == []

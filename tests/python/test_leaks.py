@@ -25,9 +25,6 @@ from working import listening, running
 PATIENCE = 60.0
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="cannot see its own files")
-LEFT = pytest.mark.xfail(
-    strict=True, reason="a worker that ends at once does not cancel its handlers, against its word"
-)
 
 
 def files() -> dict[int, str]:
@@ -253,7 +250,7 @@ class TestCoroutines:
 
     @pytest.mark.parametrize(
         "how",
-        ["stop", pytest.param("at once", marks=LEFT), pytest.param("cancel", marks=LEFT)],
+        ["stop", pytest.param("at once"), pytest.param("cancel")],
     )
     def test_stop(self, queue: str, how: str) -> None:
         """With handlers that hold a connection, and clean up when they are cancelled."""
@@ -337,10 +334,6 @@ class TestCoroutines:
         with nothing_left():
             asyncio.run(main())
 
-    @pytest.mark.xfail(
-        strict=True,
-        reason="each worker holds a thread of the loop's default executor, of which there are few",
-    )
     def test_threads_of_the_loop_are_left_to_the_application(self, queue: str) -> None:
         async def handle(job: AsyncRunningJob) -> None:
             await asyncio.sleep(0)

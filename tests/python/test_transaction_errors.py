@@ -8,9 +8,6 @@ import pytest
 from pgq_sql import Client, RunningJob, Worker
 
 
-@pytest.mark.xfail(
-    strict=True, raises=pytest.fail.Exception, reason="errors of the block are translated too"
-)
 @pytest.mark.parametrize("statement", ["select no_such_function()", "select 1 / 0"])
 def test_errors_of_the_handler_s_own_statements_stay_psycopg_s(
     database: str, statement: str

@@ -8,6 +8,9 @@ from datetime import timedelta
 
 import psycopg
 import pytest
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
 
 from pgq_sql import (
     AsyncClient,
@@ -35,6 +38,13 @@ def client(database: str, conn: Connection) -> Iterator[Client]:
         client.create_queue("q", retry_delay=timedelta(0), max_attempts=3)
         client.enqueue("q")
         yield client
+
+
+@pytest.fixture
+def engine(database: str) -> Iterator[Engine]:
+    engine = create_engine(database.replace("postgresql:", "postgresql+psycopg:", 1))
+    yield engine
+    engine.dispose()
 
 
 def test_both_commit(client: Client, conn: Connection) -> None:
@@ -210,3 +220,65 @@ class TestAsync:
         assert (report.claimed, report.acked) == (1, 0)
         assert scalar(conn, EFFECTS) is None
         assert scalar(conn, JOBS) == 1
+
+
+class TestAck:
+    """`job.ack(conn=…)`: with the effect in a transaction of the application's."""
+
+    def test_commits_with_the_effect(
+        self, client: Client, conn: Connection, engine: Engine
+    ) -> None:
+        def handle(job: RunningJob) -> None:
+            with Session(engine) as session, session.begin():
+                session.execute(text(WRITE))
+                job.ack(conn=session)
+                assert scalar(conn, JOBS) == 1
+
+        report = Worker(client, {"q": handle}).run(until_idle=True)
+        assert report == Report(claimed=1, acked=1)
+        assert (scalar(conn, EFFECTS), scalar(conn, JOBS)) == ([1], 0)
+
+    def test_rolls_back_with_it(self, client: Client, conn: Connection, engine: Engine) -> None:
+        def handle(job: RunningJob) -> None:
+            with Session(engine) as session, session.begin():
+                session.execute(text(WRITE))
+                job.ack(conn=session)
+                if job.attempt == 1:
+                    raise ValueError("boom")
+
+        report = Worker(client, {"q": handle}).run(until_idle=True)
+        assert report == Report(claimed=2, acked=1, retried=1)
+        assert scalar(conn, EFFECTS) == [1]
+
+    def test_is_refused_without_the_lease(
+        self, client: Client, conn: Connection, engine: Engine
+    ) -> None:
+        def handle(job: RunningJob) -> None:
+            if job.token == 1:
+                client.release(job.job_id, job.token)
+            with Session(engine) as session, session.begin():
+                session.execute(text(WRITE))
+                job.ack(conn=session)
+
+        report = Worker(client, {"q": handle}, concurrency=1).run(until_idle=True)
+        assert (report.acked, report.lost) == (1, 1)
+        assert scalar(conn, EFFECTS) == [1]
+
+    @pytest.mark.usefixtures("client")
+    def test_in_the_loop(self, database: str, conn: Connection) -> None:
+        async def main() -> Report:
+            engine = create_async_engine(database.replace("postgresql:", "postgresql+psycopg:", 1))
+
+            async def handle(job: AsyncRunningJob) -> None:
+                async with AsyncSession(engine) as session, session.begin():
+                    await session.execute(text(WRITE))
+                    await job.ack(conn=session)
+
+            async with AsyncClient(database) as asynchronous:
+                worker = AsyncWorker(asynchronous, {"q": handle})
+                report = await worker.run(until_idle=True)
+            await engine.dispose()
+            return report
+
+        assert asyncio.run(main()) == Report(claimed=1, acked=1)
+        assert (scalar(conn, EFFECTS), scalar(conn, JOBS)) == ([1], 0)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from .._consumers import AnyConsumer, BatchConsumer, Handlers
-from .._dispatcher import TOO_LARGE
 from .._exchange import Ask, Exchange
 from .._jobs import Batch, HeldJob, RunningJob
 from .._leases import Leases
 from .._looks import Source
 from .._outage import Outage
+from .._outcomes import TOO_LARGE
 from .._settlements import DeadLetter, Retry, Settlement, Snooze, ended, failed
 from .._tasks import AsyncBatch, AsyncHandlers, AsyncRunningJob
 from .._watch import Watch
