@@ -38,7 +38,7 @@ def tool(name: str, *arguments: str) -> tuple[str, ...]:
     return (str(BIN / name), *arguments)
 
 
-TYPED = ("python", "tests/python", "tools", "migrations", "bench")
+TYPED = ("python", "tests/python", "tests/typing", "tools", "migrations", "bench")
 
 CHECKS = (
     Check("ruff check", tool("ruff", "check", "."), "make format, then by hand what is left"),
@@ -46,6 +46,11 @@ CHECKS = (
     Check("mypy", python("-m", "mypy", *TYPED), "correct the types"),
     Check("pyright", tool("pyright", "--pythonpath", sys.executable, *TYPED), "correct the types"),
     Check("client is fresh", python("tools/build_sync.py", "--check"), "make sync"),
+    Check(
+        "Python reference is fresh",
+        python("tools/build_python_reference.py", "--check"),
+        "make reference",
+    ),
     Check("build is fresh", python("tools/build_sql.py", "--check"), "make sql"),
     Check("pgspot", python("tools/spot.py"), "qualify the names that it tells"),
     Check(

@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_args
 
 import psycopg
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from . import _install, _json
 from ._conninfo import complete
@@ -25,6 +22,11 @@ from .errors import translated
 from .models import QueueState
 from .words import Backoff, DedupMode, State
 
+# Rich is imported where it is used: scripts that want JSON do without.
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 
 Dsn = Annotated[
@@ -32,6 +34,7 @@ Dsn = Annotated[
     typer.Option(envvar="PGQ_DSN", help="Connection string; default: libpq's variables (PGHOST …)"),
 ]
 Schema = Annotated[str, typer.Option(help="The schema that the queue is in.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON document.")]
 
 
@@ -85,6 +88,15 @@ def opened(dsn: str, schema: str) -> Iterator[Client]:
                 raise
             raise _install.Unreachable(_install.one_line(error), hint=_install.WHERE) from error
         yield client
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before what cannot be undone; where nobody can answer, `--yes` has to."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"say --yes, as nobody can be asked: {question}")
+    typer.confirm(question, abort=True, err=True)
 
 
 # Values on the command line
@@ -237,6 +249,8 @@ def clean(text: str) -> str:
 
 def console() -> Console:
     """Where tables go: as wide as they like if it is no terminal."""
+    from rich.console import Console
+
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     found = Console(highlight=False)
@@ -252,6 +266,9 @@ def grid(
     names: Sequence[str], rows: Iterable[Sequence[object]], width: int, *, whole: bool = False
 ) -> Table:
     """A table; numbers stand to the right. Texts that do not fit are cut, or if `whole` wrapped."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
     lines = [list(row) for row in rows]
     columns = [[line[place] for line in lines] for place in range(len(names))]
@@ -316,9 +333,41 @@ def print_table(
         print(line.rstrip())
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
 def clip(text: str, most: int = 80) -> str:
     """The beginning of a long text."""
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+@contextmanager
+def progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, where somebody sees it; the value moves it to a count."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich import progress as rich
+    from rich.console import Console
+
+    known = (rich.BarColumn(), rich.MofNCompleteColumn())
+    with rich.Progress(
+        rich.TextColumn("{task.description}"),
+        *(known if total is not None else (rich.SpinnerColumn(),)),
+        rich.TimeElapsedColumn(),
+        console=Console(stderr=True, highlight=False),
+        redirect_stdout=False,  # which may lead elsewhere
+        transient=True,
+    ) as shown:
+        task = shown.add_task(what, total=total)
+
+        def show(count: int) -> None:
+            text = what if total is not None else f"{what}: {count:,}"
+            shown.update(task, completed=count, description=text)
+
+        yield show
 
 
 # What more than one command asks

@@ -7,17 +7,13 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import psycopg
 import typer
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.text import Text
 
 from . import _install
 from ._cli_base import (
-    FAILED,
     AsJson,
     Dsn,
     Raw,
@@ -41,6 +37,9 @@ from .client import Client
 from .errors import JobNotFound
 from .models import JobState, QueueState
 from .words import State
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 QUEUES = (
     "queue",
@@ -271,24 +270,6 @@ def job(
     )
 
 
-def doctor(dsn: Dsn = "", schema: Schema = _install.SCHEMA, as_json: AsJson = False) -> None:
-    """Say what is wrong, or about to be, and what to do; exit code 1 if it is an error."""
-    with opened(dsn, schema) as client:
-        found = client.doctor()
-    if as_json:
-        print_json(found)
-    elif found:
-        print_table(
-            ("severity", "finding", "subject", "detail", "hint"),
-            ((one.severity, one.finding, one.subject, one.detail, one.hint) for one in found),
-            whole=True,
-        )
-    else:
-        print("nothing found")
-    if any(one.severity == "error" for one in found):
-        raise typer.Exit(FAILED)
-
-
 def top(
     once: Annotated[bool, typer.Option("--once", help="Print it once, and end.")] = False,
     dsn: Dsn = "",
@@ -305,6 +286,8 @@ def top(
         if once or not on.is_terminal:
             print_table(STATS_SHOWN, _all_figures(found))
             return
+        from rich.live import Live
+
         try:
             with Live(_frame(found, on.width), console=on, screen=True, auto_refresh=False) as live:
                 while True:
@@ -326,6 +309,9 @@ def _look(client: Client, before: list[QueueState]) -> tuple[list[QueueState], s
 
 
 def _frame(found: Sequence[QueueState], width: int, trouble: str = "") -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
     now = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}   Ctrl-C ends"
     return Group(
         Text(trouble or now, style="red" if trouble else "dim"),
@@ -348,4 +334,4 @@ def _all_figures(found: Sequence[QueueState]) -> list[list[object]]:
     return [*map(_figures, found), total]
 
 
-commands = (queues, stats, jobs, job, dead, doctor, top)
+commands = (queues, stats, jobs, job, dead, top)

@@ -1,8 +1,12 @@
-"""The command `pgq`. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 database not reachable."""
+"""The command `pgq`.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 database not reachable, 130 interrupted.
+"""
 
 from __future__ import annotations
 
 import io
+import os
 import sys
 from importlib.metadata import version as version_of
 from typing import Annotated
@@ -16,8 +20,19 @@ from .errors import PgqError
 try:
     import typer
 
-    from . import _cli_act, _cli_look, _cli_worker
-    from ._cli_base import FAILED, UNREACHABLE, USAGE, Dsn, Schema, explain, fail, lost
+    from . import _cli_act, _cli_doctor, _cli_enqueue, _cli_look, _cli_worker
+    from ._cli_base import (
+        FAILED,
+        UNREACHABLE,
+        USAGE,
+        AsJson,
+        Dsn,
+        Schema,
+        explain,
+        fail,
+        lost,
+        print_json,
+    )
     from .demo import demo
 except ModuleNotFoundError as error:
     sys.exit(f"pgq needs {error.name}: pip install 'pgq_sql[cli]'")
@@ -37,13 +52,13 @@ Downgrade = Annotated[
 ]
 
 
-@app.command()
 def migrate(
     dsn: Dsn = "",
     to: End = _install.HEAD,
     schema: Schema = _install.SCHEMA,
     check: Check = False,
     downgrade: Downgrade = False,
+    as_json: AsJson = False,
 ) -> None:
     """Install the schema, or bring it to another release, in one transaction."""
     if downgrade and to == _install.HEAD:
@@ -52,32 +67,48 @@ def migrate(
         target = _install.resolve(to)
         with _install.connect(dsn) as conn:
             found = _install.installed(conn, schema)
-        print(f'schema "{schema}" is at {found}')
+        if as_json:
+            print_json({"schema": schema, "start": found, "end": target})
+        else:
+            print(f'schema "{schema}" is at {found}')
         _install.refuse_unknown(found, schema)
         if found != target:
             fail(f"{target} is wanted. Run: pgq migrate", FAILED)
         return
     change = _install.migrate(dsn, to=to, schema=schema, downgrade=downgrade)
-    if change.start == change.end:
+    if as_json:
+        print_json({"schema": schema, "start": change.start, "end": change.end})
+    elif change.start == change.end:
         print(f'schema "{schema}" is at {change.end}: nothing to do')
     else:
         print(f'schema "{schema}" went from {change.start} to {change.end}')
 
 
-@app.command()
-def sql(start: Start = BASE, to: End = _install.HEAD, schema: Schema = _install.SCHEMA) -> None:
+def sql(
+    start: Start = BASE,
+    to: End = _install.HEAD,
+    schema: Schema = _install.SCHEMA,
+    as_json: AsJson = False,
+) -> None:
     """Print what migrate would run, for somebody else to run."""
-    script = _install.script(schema, _install.resolve(start), _install.resolve(to))
+    first, last = _install.resolve(start), _install.resolve(to)
+    script = ["begin;", *_install.script(schema, first, last), "commit;"]
+    if as_json:
+        print_json({"schema": schema, "start": first, "end": last, "statements": script})
+        return
     if isinstance(sys.stdout, io.TextIOWrapper):  # a schema's name may not fit its encoding
         sys.stdout.reconfigure(encoding="utf-8")
     print("-- One transaction. With psql: psql -v ON_ERROR_STOP=1 -f FILE", end="\n\n")
-    print("begin;", *script, "commit;", sep="\n\n")
+    print(*script, sep="\n\n")
 
 
-@app.command()
-def version() -> None:
+def version(as_json: AsJson = False) -> None:
     """Print the version of the package and the release of the schema that it is made for."""
-    print(f"pgq_sql {version_of('pgq_sql')}, schema release {_install.resolve(_install.HEAD)}")
+    package, release = version_of("pgq_sql"), _install.resolve(_install.HEAD)
+    if as_json:
+        print_json({"package": package, "schema_release": release})
+    else:
+        print(f"pgq_sql {package}, schema release {release}")
 
 
 def _version_only(asked: bool) -> None:
@@ -96,17 +127,30 @@ def root(
     """A job queue in PostgreSQL."""
 
 
-for command in (
-    *_cli_look.commands,
-    *_cli_act.commands,
-    _cli_worker.worker,
-    demo,
-):
-    app.command()(command)
+for panel, commands in {
+    "Install": (migrate, sql, version),
+    "Look": (*_cli_look.commands, *_cli_doctor.commands),
+    "Act": (*_cli_enqueue.commands, *_cli_act.commands),
+    "Work": (_cli_worker.worker, demo),
+}.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 
 
 def main() -> None:
     """Run the command; errors that are not bugs come out as one line."""
+    try:
+        _run()
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Who reads has enough. Python would flush once more, and complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(FAILED)
+
+
+def _run() -> None:
     try:
         app()
     except (PgqError, psycopg.Error) as error:

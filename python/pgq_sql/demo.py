@@ -9,18 +9,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from . import _install
+from ._cli_base import FAILED, AsJson, print_json, progress
 from ._demo_server import Place, place
 from ._demo_work import PINGS, QUEUE, Demo, standard_library
 from ._releases import BASE
 from .client import Client
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+Figures: TypeAlias = dict[str, Any]
 
 GO_ON = """\
 Everything is left as it is. To go on: {psql}
@@ -49,42 +53,40 @@ def demo(
     ] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Handlers at once.")] = 8,
     limit: Annotated[int | None, typer.Option(min=1, help="No more files than this.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Count the lines of Python's standard library, with a job for each file."""
-    console = Console(highlight=False)
+    from rich.console import Console
+
+    console = Console(highlight=False, quiet=as_json)
     with ExitStack() as stack:
-        with console.status("PostgreSQL is starting"):
+        with progress("PostgreSQL is starting", None, quiet=as_json):
             where = stack.enter_context(place(dsn, data, keep))
         change = _install.migrate(where.dsn)
         with Client(where.dsn) as client:
-            mistakes = _run(client, console, concurrency, standard_library()[:limit])
-        if mistakes:
-            for mistake in mistakes:
-                console.print(f"[red]mistake:[/] {mistake}")
-            raise typer.Exit(1)
+            figures = _run(client, console, concurrency, standard_library()[:limit])
+        if as_json:
+            print_json(figures | {"dsn": where.dsn, "stop": where.stop})
+        for mistake in figures["mistakes"]:
+            console.print(f"[red]mistake:[/] {mistake}")
+        if figures["mistakes"]:
+            raise typer.Exit(FAILED)
         if keep:
             _go_on(console, where)
         elif not where.started:
             _clean_up(console, where, made=change.start == BASE)
 
 
-def _run(client: Client, console: Console, concurrency: int, paths: Sequence[Path]) -> list[str]:
+def _run(client: Client, console: Console, concurrency: int, paths: Sequence[Path]) -> Figures:
     run = Demo(client, concurrency)
     run.prepare()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
     with (
         tempfile.TemporaryDirectory(prefix="pgq-demo-") as folder,
         _log_to(console),
         run.working(),
     ):
-        with Progress(*columns, console=console) as progress:
-            bar = progress.add_task("files counted", total=len(paths))
-            rate = run.count_files(paths, lambda done: progress.update(bar, completed=done))
+        with progress("files counted", len(paths), quiet=console.quiet) as show:
+            rate = run.count_files(paths, show)
 
         late = Path(folder, "late.py")
         attempts, error = run.fail(late)
@@ -94,12 +96,13 @@ def _run(client: Client, console: Console, concurrency: int, paths: Sequence[Pat
         run.wait_for([str(late)])
         console.print("late.py is there now: enqueued again and counted")
 
-        with console.status("measuring how fast an idle worker wakes"):
+        with progress("measuring how fast an idle worker wakes", None, quiet=console.quiet):
             pings = run.ping()
 
     names = [*map(str, paths), str(late)]
-    console.print(_table(run, names, rate, pings))
-    return run.mistakes(names)
+    figures = _figures(run, names, rate, pings)
+    console.print(_table(figures))
+    return figures
 
 
 class _ConsoleHandler(logging.Handler):
@@ -126,30 +129,55 @@ def _log_to(console: Console) -> Iterator[None]:
         log.removeHandler(handler)
 
 
-def _table(run: Demo, names: Sequence[str], rate: float, pings: Sequence[float]) -> Table:
+def _figures(run: Demo, names: Sequence[str], rate: float, pings: Sequence[float]) -> Figures:
     counted, report = run.work.results.values(), run.report
-    waits = [run.work.waited[name] for name in names[:-1]]
+    return {
+        "files": len(run.work.results),
+        "lines_of_code": sum(one.code for one in counted),
+        "lines_of_comment": sum(one.comment for one in counted),
+        "blank_lines": sum(one.blank for one in counted),
+        "acked": report.acked,
+        "retried": report.retried,
+        "dead": report.dead,
+        "files_per_second": rate,
+        "start_in_backlog_ms": _percentiles([run.work.waited[name] for name in names[:-1]]),
+        "start_when_idle_ms": _percentiles(pings),
+        "mistakes": run.mistakes(names),
+    }
+
+
+def _table(figures: Figures) -> Table:
+    from rich.table import Table
+
     table = Table("", "", show_header=False)
     table.columns[1].justify = "right"
     for label, value in (
-        ("files counted, each once", f"{len(run.work.results):,}"),
-        ("lines of code", f"{sum(one.code for one in counted):,}"),
-        ("lines of comment", f"{sum(one.comment for one in counted):,}"),
-        ("blank lines", f"{sum(one.blank for one in counted):,}"),
-        ("jobs acked, retried, dead", f"{report.acked:,}, {report.retried}, {report.dead}"),
-        ("files per second, enqueue to ack", f"{rate:,.0f}"),
-        ("enqueue to start in the backlog, p50 p95 p99", _percentiles(waits)),
-        (f"enqueue to start when idle ({PINGS} jobs), p50 p95 p99", _percentiles(pings)),
+        ("files counted, each once", "{files:,}"),
+        ("lines of code", "{lines_of_code:,}"),
+        ("lines of comment", "{lines_of_comment:,}"),
+        ("blank lines", "{blank_lines:,}"),
+        ("jobs acked, retried, dead", "{acked:,}, {retried}, {dead}"),
+        ("files per second, enqueue to ack", "{files_per_second:,.0f}"),
+        ("enqueue to start in the backlog, p50 p95 p99", _cuts("start_in_backlog_ms", figures)),
+        (
+            f"enqueue to start when idle ({PINGS} jobs), p50 p95 p99",
+            _cuts("start_when_idle_ms", figures),
+        ),
     ):
-        table.add_row(label, value)
+        table.add_row(label, value.format_map(figures))
     return table
 
 
-def _percentiles(seconds: Sequence[float]) -> str:
+def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
     if len(seconds) < 2:
-        return ""
+        return {}
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")
-    return "  ".join(f"{cuts[percent - 1] * 1000:,.1f}" for percent in (50, 95, 99)) + " ms"
+    return {f"p{percent}": cuts[percent - 1] * 1000 for percent in (50, 95, 99)}
+
+
+def _cuts(name: str, figures: Figures) -> str:
+    cuts: dict[str, float] = figures[name]
+    return "  ".join(f"{cut:,.1f}" for cut in cuts.values()) + " ms" if cuts else ""
 
 
 def _go_on(console: Console, where: Place) -> None:

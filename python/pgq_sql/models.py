@@ -6,13 +6,15 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
+from .words import Extended, Made, Severity, State
+
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
     """The answer of `enqueue`."""
 
     job_id: int
-    outcome: str
+    outcome: Made
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Outcome:
 class Heartbeat:
     """The answer of `heartbeat`; `lease_until` is None unless the outcome is 'extended'."""
 
-    outcome: str
+    outcome: Extended
     lease_until: datetime | None
     observed_at: datetime
 
@@ -63,7 +65,7 @@ class Extension:
 
     ordinal: int
     job_id: int
-    outcome: str
+    outcome: Extended
     lease_until: datetime | None
     observed_at: datetime
 
@@ -92,8 +94,7 @@ class JobState:
 
     job_id: int
     queue: str
-    state: str
-    """ready, scheduled, suspended, running, dead, done or cancelled."""
+    state: State
     priority: int
     run_at: datetime
     enqueued_at: datetime
@@ -130,7 +131,7 @@ class JobCount:
     """How many jobs of a queue are in a state."""
 
     queue: str
-    state: str
+    state: State
     count: int
 
 
@@ -157,7 +158,7 @@ class QueueState:
 class Finding:
     """Something that `doctor` found: how bad, what, where, and what to do."""
 
-    severity: str
+    severity: Severity
     finding: str
     subject: str
     detail: str

@@ -12,9 +12,13 @@ State: TypeAlias = Literal[
     "ready", "scheduled", "suspended", "running", "dead", "done", "cancelled"
 ]
 
+# Answered to who makes jobs.
+Made: TypeAlias = Literal["inserted", "existing", "replaced"]
+
 # Answered to who has a lease.
 Acked: TypeAlias = Literal["acked", "lost", "gone"]
 Dead: TypeAlias = Literal["dead", "lost", "gone"]
+Extended: TypeAlias = Literal["extended", "lost", "gone"]
 Released: TypeAlias = Literal["released", "lost", "gone"]
 Retried: TypeAlias = Literal["retried", "dead", "lost", "gone"]
 
@@ -26,3 +30,6 @@ Reprioritized: TypeAlias = Literal[
 ]
 Resumed: TypeAlias = Literal["resumed", "ready", "scheduled", "running", "gone"]
 Suspended: TypeAlias = Literal["suspended", "running", "gone"]
+
+# Answered to who looks.
+Severity: TypeAlias = Literal["error", "warning", "info"]

@@ -1,23 +1,21 @@
-"""The commands of `pgq` that make jobs and change jobs and queues."""
+"""The commands of `pgq` that change jobs and queues."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
-import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from pgq_sql import Client, _cli_act
+from pgq_sql import Client, InvalidState, _cli_act
 from pgq_sql.cli import app
 from servers import Connection
 from test_cli_look import on_a_terminal, read_until
-from ways import Done, pgq, run
+from ways import pgq
 from working import PATIENCE
 
 
@@ -29,11 +27,6 @@ def client(database: str) -> Iterator[Client]:
         yield client
 
 
-def typed(dsn: str, text: str, *arguments: str, fails: bool = False) -> Done:
-    """Run a command that reads from stdin."""
-    return run(sys.executable, "-m", "pgq_sql.cli", *arguments, dsn=dsn, text=text, fails=fails)
-
-
 def buried(client: Client, *payloads: object) -> list[int]:
     """Jobs that are dead."""
     client.enqueue_many("mails", payloads)
@@ -43,125 +36,26 @@ def buried(client: Client, *payloads: object) -> list[int]:
     return [job.job_id for job in jobs]
 
 
-class TestEnqueue:
-    def test_says_what_was_made(self, database: str, client: Client) -> None:
-        assert pgq(database, "enqueue", "mails", '{"to": "ada"}').out == "job 1: inserted\n"
-        told = pgq(database, "enqueue", "mails", "null", "--json").out
-        assert json.loads(told) == {"job_id": 2, "outcome": "inserted"}
-        assert pgq(database, "enqueue", "mails").out == "job 3: inserted\n"
-        assert [job.payload for job in client.list_jobs()] == [{"to": "ada"}, None, {}]
-
-    def test_every_option_is_stored(self, database: str, client: Client) -> None:
-        pgq(
-            *(database, "enqueue", "mails", "[1]", "--priority", "-3", "--max-attempts", "9"),
-            *("--run-at", "2040-01-31T12:00:00+01:00", "--visibility-timeout", "1m"),
-            *("--expires-in", "2d", "--retry-backoff", "linear", "--retry-factor", "3"),
-            *("--retry-delay", "250ms", "--retry-max-delay", "1h30m", "--retry-jitter", "0.5,1"),
-            *("--dedup-key", "k", "--dedup-mode", "replace", "--headers", '{"a": 1}'),
-        )
-        job = client.get_job(1)
-        assert job is not None
-        assert (job.payload, job.priority, job.max_attempts) == ([1], -3, 9)
-        assert job.run_at == datetime(2040, 1, 31, 11, tzinfo=UTC)
-        assert job.expires_at == job.run_at + timedelta(days=2)
-        assert job.visibility_timeout == timedelta(minutes=1)
-        assert (job.retry_backoff, job.retry_factor) == ("linear", 3)
-        assert job.retry_delay == timedelta(milliseconds=250)
-        assert job.retry_max_delay == timedelta(hours=1.5)
-        assert job.retry_jitter == (0.5, 1)
-        assert (job.dedup_key, job.headers) == ("k", {"a": 1})
-        told = pgq(database, "enqueue", "mails", "2", "--dedup-key", "k").out
-        assert told == "job 1: existing\n"
-
-    def test_delay(self, database: str, client: Client) -> None:
-        pgq(database, "enqueue", "mails", "--delay", "1d")
-        job = client.get_job(1)
-        assert job is not None
-        assert job.run_at - job.enqueued_at == timedelta(days=1)
-
-    def test_an_option_for_each_argument(self) -> None:
-        ours = set(inspect.signature(_cli_act.enqueue).parameters)
-        theirs = set(inspect.signature(Client.enqueue).parameters)
-        # options is the place where later releases of the schema grow before the client does.
-        assert theirs - ours == {"self", "options", "conn"}
-        assert ours - theirs == {"many", "dsn", "schema", "as_json"}
-
-    def test_from_stdin(self, database: str, client: Client) -> None:
-        assert typed(database, '\ufeff {"to":\n"ada"}\n', "enqueue", "mails", "-").out
-        assert client.list_jobs()[0].payload == {"to": "ada"}
-
-    @pytest.mark.usefixtures("client")
-    def test_numbers_keep_their_digits(self, database: str, conn: Connection) -> None:
-        number = "123456789012345678901234567890.12345678901234567890"
-        pgq(database, "enqueue", "mails", number)
-        typed(database, f"{number}\n{'9' * 5000}\n", "enqueue", "mails", "--many")
-        rows = conn.execute("select payload::text from pgq_sql.jobs order by job_id").fetchall()
-        assert rows == [(number,), (number,), ("9" * 5000,)]
-
-    def test_many(self, database: str, client: Client) -> None:
-        count = 2 * _cli_act.BATCH + 5
-        text = "".join(f"{number}\n\n" for number in range(count))
-        told = typed(database, text, "enqueue", "mails", "--many", "--priority", "4").out
-        assert told == f"{count} jobs: 1 to {count}\n"
-        jobs = client.list_jobs(n=count + 1)
-        assert [job.payload for job in jobs] == list(range(count))
-        assert {job.priority for job in jobs} == {4}
-
-    def test_many_in_json(self, database: str, client: Client) -> None:
-        # What JSON allows inside a text ends no line.
-        arguments = ("enqueue", "mails", '"a\u2028b"\r\n2', "--many", "--delay", "1h")
-        told = json.loads(pgq(database, *arguments, "--headers", '{"a":1}', "--json").out)
-        assert [(one["ordinal"], one["job_id"]) for one in told] == [(1, 1), (2, 2)]
-        jobs = client.list_jobs()
-        assert [job.payload for job in jobs] == ["a\u2028b", 2]
-        assert all(job.headers == {"a": 1} for job in jobs)
-        assert all(job.run_at - job.enqueued_at == timedelta(hours=1) for job in jobs)
-        assert typed(database, "\n", "enqueue", "mails", "--many").out == "0 jobs\n"
-        assert typed(database, "1", "enqueue", "mails", "--many").out == "1 job: 3\n"
-
-    def test_many_are_all_or_none(self, database: str, client: Client) -> None:
-        told = typed(database, "1\n2\n{\n", "enqueue", "mails", "--many", fails=True)
-        assert told.code == 2
-        assert "line 3" in told.err
-        client.alter_queue("mails", max_payload=100)
-        text = "1\n" * _cli_act.BATCH + f'"{"x" * 200}"\n'
-        told = typed(database, text, "enqueue", "mails", "--many", fails=True)
-        assert (told.code, told.out) == (1, "")
-        assert told.err.count("\n") == 1
-        assert client.list_jobs() == []
-
-    @pytest.mark.usefixtures("client")
-    def test_a_refusal_is_one_line(self, database: str) -> None:
-        told = pgq(database, "enqueue", "nope", fails=True)
-        assert told.code == 1
-        assert told.err == 'pgq: no such queue. queue "nope". Make it with create_queue.\n'
-
-
 @pytest.mark.parametrize(
     "command",
     [
-        "enqueue",
-        "enqueue mails {",
-        "enqueue mails NaN",
-        "enqueue mails [Infinity]",
-        r'enqueue mails "\u0000"',
-        r'enqueue mails "\ud800"',
-        "enqueue mails " + 10_000 * "[",
-        "enqueue mails --delay 10",
-        "enqueue mails --run-at 2030-01-31T12:00:00",
-        "enqueue mails --headers []",
-        "enqueue mails --retry-backoff square",
-        "enqueue mails --retry-jitter 1",
-        "enqueue mails --dedup-mode first",
-        "enqueue mails 1 --many --dedup-key k",
         "redrive",
         "redrive 1 --queue mails",
         "redrive 1 -n 1",
+        "redrive 1 --letters mails",
+        "redrive --queue mails --letters mails",
+        "redrive --letters mails -n -1",
         "redrive x",
         "redrive --queue mails -n -1",
         "discard",
         "discard --queue mails",
         "discard 1 --queue mails --yes",
+        "cancel",
+        "cancel x",
+        "promote",
+        "purge",
+        "purge mails",
+        "purge --yes",
         "pause",
         "resume",
         "sweep -n -1",
@@ -216,6 +110,125 @@ def test_discard_asks(typing: bytes, code: int, left: int, database: str, client
     assert len(client.list_jobs()) == left
 
 
+@pytest.mark.parametrize("batch", [1000, 2])
+def test_redrive_in_batches(
+    batch: int, monkeypatch: pytest.MonkeyPatch, database: str, client: Client
+) -> None:
+    monkeypatch.setattr(_cli_act, "BATCH", batch)
+    ids = buried(client, 1, 2, 3, 4, 5)
+
+    def told(*arguments: str) -> Any:
+        command = ["redrive", "-q", "mails", "--json", "--dsn", database, *arguments]
+        result = CliRunner().invoke(app, command)
+        assert (result.exit_code, result.stderr) == (0, "")
+        return [(one["ordinal"], one["job_id"]) for one in json.loads(result.stdout)]
+
+    assert told("-n", "0") == []
+    assert told("--dry-run") == list(enumerate(ids, 1))
+    assert told("-n", "3") == list(enumerate(ids[:3], 1))
+    assert told() == list(enumerate(ids[3:], 1))
+
+
+def test_a_batch_that_fails_undoes_the_others(
+    monkeypatch: pytest.MonkeyPatch, database: str, client: Client
+) -> None:
+    monkeypatch.setattr(_cli_act, "BATCH", 2)
+    buried(client, 1, 2, 3, 4, 5)
+    calls: list[int] = []
+    redrive = Client.redrive
+
+    def fail_late(self: Client, **arguments: Any) -> Any:
+        calls.append(arguments["n"])
+        if len(calls) == 3:
+            raise InvalidState("too late")
+        return redrive(self, **arguments)
+
+    monkeypatch.setattr(Client, "redrive", fail_late)
+    result = CliRunner().invoke(app, ["redrive", "-q", "mails", "--dsn", database])
+    assert isinstance(result.exception, InvalidState)
+    assert calls == [2, 2, 1]
+    assert {job.state for job in client.list_jobs()} == {"dead"}
+
+
+def test_redrive_letters(monkeypatch: pytest.MonkeyPatch, database: str, client: Client) -> None:
+    client.alter_queue("mails", dead_letter_queue="idle")
+    buried(client, "a", "b", "c")
+    client.enqueue("idle", "no letter")
+    letters = [job.job_id for job in client.list_jobs(queue="idle")][:3]
+
+    def told(*arguments: str) -> Any:
+        return json.loads(pgq(database, "redrive", "--letters", "idle", *arguments, "--json").out)
+
+    tried = told("--dry-run")
+    assert [(one["letter_id"], one["queue"], one["job_id"]) for one in tried] == [
+        (letter, "mails", None) for letter in letters
+    ]
+    (first,) = told("-n", "1")
+    assert (first["ordinal"], first["letter_id"]) == (1, letters[0])
+    assert [job.payload for job in client.list_jobs(queue="mails")] == ["a"]
+    monkeypatch.setattr(_cli_act, "BATCH", 1)
+    result = CliRunner().invoke(app, ["redrive", "--letters", "idle", "--dsn", database])
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert rows[0] == ["letter", "queue", "new", "id"]
+    assert [row[:2] for row in rows[1:]] == [[str(letter), "mails"] for letter in letters[1:]]
+    new = {str(job.job_id) for job in client.list_jobs(queue="mails")}
+    assert {row[2] for row in rows[1:]} < new
+    assert [job.payload for job in client.list_jobs(queue="mails")] == ["a", "b", "c"]
+    assert [job.payload for job in client.list_jobs(queue="idle")] == ["no letter"]
+    for name in ("nope", "nope -n 0"):
+        none = pgq(database, "redrive", "--letters", *name.split(), fails=True)
+        assert (none.code, none.out) == (1, "")
+        assert 'queue "nope"' in none.err
+
+
+def test_cancel(database: str, client: Client) -> None:
+    client.enqueue_many("mails", [1, 2, 3], delays=[None, timedelta(hours=1), None])
+    (running,) = client.claim("mails", "me")
+    told = json.loads(pgq(database, "cancel", "2", "1", "2", "--json").out)
+    assert told == [{"job_id": 2, "outcome": "cancelled"}, {"job_id": 1, "outcome": "cancelled"}]
+    assert client.ack(running.job_id, running.token) == "gone"
+    gone = pgq(database, "cancel", "2", "3", fails=True)
+    assert (gone.code, gone.err) == (1, "")
+    assert gone.out.split() == ["id", "outcome", "2", "gone", "3", "cancelled"]
+    assert client.list_jobs() == []
+
+
+def test_promote(database: str, client: Client) -> None:
+    client.enqueue_many("mails", [1, 2, 3], delays=[timedelta(hours=1), None, None])
+    client.suspend(3)
+    told = json.loads(pgq(database, "promote", "2", "1", "--json").out)
+    assert [(one["job_id"], one["outcome"]) for one in told] == [(2, "ready"), (1, "promoted")]
+    assert {job.state for job in client.list_jobs()} == {"ready", "suspended"}
+    for job, outcome in ((3, "suspended"), (77, "gone")):
+        refused = pgq(database, "promote", str(job), fails=True)
+        assert (refused.code, refused.out.split()[2:]) == (1, [str(job), outcome])
+
+
+def test_purge(database: str, client: Client) -> None:
+    (dead,) = buried(client, 1)
+    client.enqueue_many("mails", [1, 2, 3], delays=[None, timedelta(hours=1), None])
+    (running,) = client.claim("mails", "me")
+    client.enqueue("idle")
+    none = pgq(database, "purge", "idle", "nope", "--yes", fails=True)
+    assert (none.code, none.out) == (1, "")
+    assert len(client.list_jobs()) == 5
+    told = pgq(database, "purge", "mails", "idle", "mails", "--yes").out
+    assert told == 'queue "mails": 2 jobs removed\nqueue "idle": 1 job removed\n'
+    assert [job.job_id for job in client.list_jobs()] == [dead, running.job_id]
+    told = json.loads(pgq(database, "purge", "idle", "--yes", "--json").out)
+    assert told == [{"queue": "idle", "removed": 0}]
+
+
+@pytest.mark.parametrize(("typing", "code", "left"), [(b"n\n", 1, 1), (b"y\n", 0, 0)])
+def test_purge_asks(typing: bytes, code: int, left: int, database: str, client: Client) -> None:
+    client.enqueue("mails")
+    with on_a_terminal(database, "purge", "mails") as (process, terminal):
+        assert b"every job of mails" in read_until(terminal, b"[y/N]")
+        os.write(terminal, typing)
+        assert process.wait(PATIENCE) == code
+    assert len(client.list_jobs()) == left
+
+
 def test_sweep(database: str, client: Client, conn: Connection) -> None:
     client.enqueue("mails", expires_in=timedelta(0))
     told = json.loads(pgq(database, "sweep", "--json").out)
@@ -224,6 +237,34 @@ def test_sweep(database: str, client: Client, conn: Connection) -> None:
     table = pgq(database, "sweep", "-n", "0").out.splitlines()
     assert table[0].split() == ["task", "count"]
     assert [line.split()[0] for line in table[1:]] == [one["task"] for one in told]
+
+
+def test_sweep_until_done(database: str, client: Client) -> None:
+    client.enqueue_many("mails", range(30), expires_in=timedelta(0))
+
+    def expired(*arguments: str) -> int:
+        found = json.loads(pgq(database, "sweep", "-n", "2", *arguments, "--json").out)
+        return sum(one["count"] for one in found if one["task"] == "expired")
+
+    once = expired()
+    assert 0 < once < 30
+    assert expired("--until-done") == 30 - once
+    assert expired("--until-done") == 0
+    # Nothing at a time would never be all.
+    pgq(database, "sweep", "-n", "0", "--until-done")
+
+
+def test_progress_is_for_people(database: str, client: Client) -> None:
+    buried(client, *range(5))
+    with on_a_terminal(database, "redrive", "--queue", "mails") as (process, terminal):
+        shown = read_until(terminal, b"redriven\r\n")
+        assert process.wait(PATIENCE) == 0
+    assert b"5/5" in shown
+    buried(client, *range(5))
+    with on_a_terminal(database, "redrive", "--queue", "mails", "--json") as (process, terminal):
+        shown = read_until(terminal, b"]\r\n")
+        assert process.wait(PATIENCE) == 0
+    assert json.loads(shown)[4]["ordinal"] == 5
 
 
 def test_pause_and_resume(database: str, client: Client) -> None:
@@ -244,3 +285,7 @@ def test_pause_and_resume(database: str, client: Client) -> None:
     assert pgq(database, "resume", "mails").out == 'queue "mails" resumed\n'
     assert pgq(database, "resume", "mails").out == 'queue "mails" was not paused\n'
     assert paused() == [False, True]
+    told = json.loads(pgq(database, "pause", "mails", "--json").out)
+    assert told == [{"queue": "mails", "changed": True}]
+    told = json.loads(pgq(database, "pause", "mails", "idle", "--json").out)
+    assert [one["changed"] for one in told] == [False, False]

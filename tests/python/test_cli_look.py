@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 from typer.testing import CliRunner
 
 from conftest import Connect
-from pgq_sql import Client, Finding, _cli_base, _cli_look
+from pgq_sql import Client, _cli_base, _cli_look
 from pgq_sql.cli import app
 from pgq_sql.models import QueueState
 from servers import Connection, Server, wait_until
@@ -166,30 +166,6 @@ def test_dead(database: str, client: Client) -> None:
     assert answer(database, "dead", "-n", "1")[0]["reason"] == "failed"
     row = lines(database, "dead", "mails")[1]
     assert row[3:] == ["1/2", "failed", "no such host", '{"to": "ada"}']
-
-
-def test_doctor(database: str, client: Client, conn: Connection) -> None:
-    assert pgq(database, "doctor").out == "nothing found\n"
-    assert answer(database, "doctor") == []
-    conn.execute(
-        "create or replace function pgq_sql.pause_queue(queue text) returns boolean"
-        " language sql as $$ select true $$"
-    )
-    found = pgq(database, "doctor", fails=True)
-    assert found.code == 1
-    assert "function changed" in found.out
-    assert found.err == ""
-    told = pgq(database, "doctor", "--json", fails=True)
-    assert told.code == 1
-    assert "error" in {one["severity"] for one in json.loads(told.out)}
-
-
-def test_a_warning_is_no_failure(monkeypatch: pytest.MonkeyPatch, database: str) -> None:
-    monkeypatch.setattr(
-        Client, "doctor", lambda _: [Finding("warning", "backlog", "mails", "9 ready", "hire")]
-    )
-    result = CliRunner().invoke(app, ["doctor", f"--dsn={database}"])
-    assert (result.exit_code, "backlog" in result.output) == (0, True)
 
 
 LOOKS = (
@@ -371,15 +347,40 @@ def test_the_sum_of_queues() -> None:
 
 def test_a_command_that_is_cut_off(database: str, client: Client) -> None:
     client.enqueue_many("mails", ["x" * 1000] * 500)
-    command = f"'{sys.executable}' -m pgq_sql.cli jobs --json -n 500 | head -n 1"
-    done = subprocess.run(
-        ["sh", "-c", command],
-        env={**os.environ, "PGQ_DSN": database},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == ("[\n", "")
+    for arguments, first in (("--json", "["), ("", "id")):
+        command = f"'{sys.executable}' -m pgq_sql.cli jobs {arguments} -n 500 | head -n 1"
+        done = subprocess.run(
+            ["sh", "-c", command],
+            env={**os.environ, "PGQ_DSN": database},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.stdout.split()[0], done.stdout.count("\n"), done.stderr) == (first, 1, "")
+
+
+def test_nobody_reads_what_it_says() -> None:
+    """What little there is leaves only when Python ends."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "pgq_sql", "version"]
+    done = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, check=False)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_interrupted(database: str, client: Client, conn: Connection, connect: Connect) -> None:
+    first = connect()
+    first.execute("begin; select pgq_sql.pause_queue('mails')")
+
+    def waits() -> bool:
+        query = "select from pg_stat_activity where %s = any (pg_blocking_pids(pid))"
+        return bool(conn.execute(query, [first.info.backend_pid]).fetchall())
+
+    with on_a_terminal(database, "pause", "mails") as (process, _):
+        wait_until(waits, PATIENCE)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
 
 
 def test_sessions_end(database: str, server: Server) -> None:

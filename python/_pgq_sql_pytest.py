@@ -1,18 +1,20 @@
-"""The plugin's options and fixtures. Nothing is started, nor looked for, before it is used."""
+"""The options and fixtures of pgq_sql for pytest. Nothing starts before it is used.
+
+Every pytest where the package is installed loads this: so it stands outside of the package, whose
+import takes psycopg's time, and would hide its first lines from who measures coverage.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from psycopg.conninfo import make_conninfo
 
-from .. import _install
-from ..client import AsyncClient, Client
-from . import _servers
+if TYPE_CHECKING:
+    from pgq_sql import AsyncClient, Client
 
 VARIABLE = "PGQ_TEST_DSN"
 
@@ -34,6 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def pgq_server(request: pytest.FixtureRequest) -> Iterator[str]:
     """The connection string of a server; the role may create databases. Override it freely."""
+    from pgq_sql.testing import _servers
+
     dsn = _configured(request.config)
     if dsn:
         yield dsn
@@ -58,12 +62,16 @@ def pgq_server(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def pgq_migrate() -> Callable[[str], object]:
     """What fills the template, given its URI: the queue's schema. Override it to add your own."""
+    from pgq_sql import _install
+
     return _install.migrate
 
 
 @pytest.fixture(scope="session")
 def pgq_template(pgq_server: str, pgq_migrate: Callable[[str], object]) -> Iterator[str]:
     """The name of the database that each test's is cloned from; nobody connects to it."""
+    from pgq_sql.testing import _servers
+
     name = _servers.new_name("template")
     with _servers.database(pgq_server, name) as uri:
         pgq_migrate(uri)
@@ -73,6 +81,8 @@ def pgq_template(pgq_server: str, pgq_migrate: Callable[[str], object]) -> Itera
 @pytest.fixture
 def pgq_database(pgq_server: str, pgq_template: str) -> Iterator[str]:
     """The URI of a database of this test's own, with the schema. Dropped afterwards."""
+    from pgq_sql.testing import _servers
+
     with _servers.database(pgq_server, _servers.new_name("test"), pgq_template) as uri:
         yield uri
 
@@ -80,6 +90,8 @@ def pgq_database(pgq_server: str, pgq_template: str) -> Iterator[str]:
 @pytest.fixture
 def pgq_client(pgq_database: str) -> Iterator[Client]:
     """A client on `pgq_database`."""
+    from pgq_sql import Client
+
     with Client(pgq_database) as client:
         yield client
 
@@ -87,6 +99,8 @@ def pgq_client(pgq_database: str) -> Iterator[Client]:
 @pytest.fixture
 def pgq_async_client(pgq_database: str) -> Iterator[AsyncClient]:
     """An AsyncClient on `pgq_database`, for whichever plugin runs the test's event loop."""
+    from pgq_sql import AsyncClient
+
     client = AsyncClient(pgq_database)
     yield client
     # The test's loop has ended. Closing idle connections waits for nothing, so none is needed.
@@ -103,6 +117,7 @@ def _of_pytest_postgresql(request: pytest.FixtureRequest) -> str:
     """The server of pytest-postgresql, if it's installed and there is one; else nothing."""
     if not request.config.pluginmanager.has_plugin("pytest_postgresql"):
         return ""
+    from psycopg.conninfo import make_conninfo
     from pytest_postgresql.exceptions import ExecutableMissingException
 
     # Who names a host has a server running there.
