@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-sql test-all stress check sql sync reference freeze bench format dist clean
+.PHONY: help demo test test-sql test-all stress chaos check sql sync reference freeze bench format dist clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9%-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ $(VENV)/.installed-node: $(VENV)/.installed-dev
 	@touch $@
 
 demo: $(VENV)/.installed-demo ## run real work through the queue on an embedded PostgreSQL
-	@$(BIN)/pgq demo $(ARGS)
+	@$(BIN)/python -m pgq_sql demo $(ARGS)
 
 test: $(VENV)/.installed-dev ## run the tests on the embedded PostgreSQL
 	$(PYTEST) $(ARGS)
@@ -51,6 +51,9 @@ test-all: test test-15 ## run the tests on each server at hand
 stress: $(VENV)/.installed-dev ## the random long form of the stress tests: ARGS='--seed 7 --minutes 10'
 	$(BIN)/python -W ignore tests/python/stress_run.py $(ARGS)
 
+chaos: $(VENV)/.installed-dev ## kill workers, sessions and the server for a while: ARGS='--seed 7 --minutes 10'
+	$(BIN)/python -W ignore tests/python/chaos_run.py $(ARGS)
+
 check: $(VENV)/.installed-node ## lint, types, freshness of built files, SQL analysis
 	@$(BIN)/python tools/check.py $(ARGS)
 
@@ -60,8 +63,9 @@ sql: $(VENV)/.installed-dev ## build the installation files from sql/
 sync: $(VENV)/.installed-dev ## write the client for threads from the one for asyncio
 	$(BIN)/python tools/build_sync.py
 
-reference: $(VENV)/.installed-dev ## write docs/reference/sql.md from the catalog
+reference: $(VENV)/.installed-dev ## write the references: SQL from the catalog, Python from the code
 	$(BIN)/python tools/build_reference.py
+	$(BIN)/python tools/build_python_reference.py
 
 freeze: $(VENV)/.installed-dev ## seal the current release: its files never change again
 	$(BIN)/python tools/build_sql.py --freeze

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import selectors
 import socket
 import threading
@@ -22,7 +23,11 @@ from .errors import InvalidState, QueueNotFound
 CHECK_EVERY = 30.0
 """Seconds without a notification after which the connection is tried."""
 TRY_AGAIN_AFTER = 60.0
-"""Seconds to rest where LISTEN is refused."""
+"""Seconds to rest where LISTEN is refused, or hears nothing."""
+HEARS_WITHIN = 5.0
+"""Seconds that a notification may take."""
+TRIAL = "pgq_sql.trial"
+"""The channel to try that on. One for all: a pooler's session may go on listening to it."""
 
 
 class Listener:
@@ -109,11 +114,11 @@ class _Session:
     def __init__(self, owner: Listener, conn: Connection) -> None:
         self._owner = owner
         self._conn = conn
-        self._heard: set[str] = set()
+        self._heard: set[tuple[str, str]] = set()
         self._held: set[str] = set()
         self._queues: dict[str, str] = {}
         # Notifications may come with the answer to any statement.
-        conn.add_notify_handler(lambda notify: self._heard.add(notify.channel))
+        conn.add_notify_handler(lambda notify: self._heard.add((notify.channel, notify.payload)))
 
     def serve(self) -> None:
         owner = self._owner
@@ -121,6 +126,7 @@ class _Session:
         with selectors.DefaultSelector() as selector:
             selector.register(owner._bell, selectors.EVENT_READ)
             selector.register(self._conn.pgconn.socket, selectors.EVENT_READ)
+            self._prove(selector)
             while not owner._closed:
                 self._follow(owner._wanted)
                 self._receive()
@@ -131,6 +137,31 @@ class _Session:
     def _try(self) -> None:
         self._conn.execute("select 1")
         self._owner._outage.over("listener")
+
+    def _prove(self, selector: selectors.BaseSelector) -> None:
+        """Hear a notification of the client's, before any lock is taken.
+
+        A pooler's transaction mode takes LISTEN, to a session that others go on with, and hears
+        nothing; wait_begin would leave its lock there.
+        """
+        owner, channel, word = self._owner, sql.Identifier(TRIAL), secrets.token_hex(8)
+        self._conn.execute(sql.SQL("listen {}").format(channel))
+        with owner._client._borrow() as other:
+            other.execute("select pg_notify(%s, %s)", [TRIAL, word])
+        ends = time.monotonic() + HEARS_WITHIN
+        while not (heard := (TRIAL, word) in self._heard) and not owner._closed:
+            if (left := ends - time.monotonic()) <= 0:
+                break
+            selector.select(left)
+            owner._hush()
+            self._take_in()
+        self._conn.execute(sql.SQL("unlisten {}").format(channel))
+        if heard:
+            owner._told = False
+        elif not owner._closed:
+            raise psycopg.NotSupportedError(
+                "notifications do not come through: is this a pooler? see listener_dsn"
+            )
 
     def _follow(self, wanted: frozenset[str]) -> None:
         """Take and leave idle locks until they are those of the queues to watch."""
@@ -150,13 +181,16 @@ class _Session:
 
     def _receive(self) -> None:
         """Pass on what has been heard."""
-        pgconn = self._conn.pgconn
-        pgconn.consume_input()
-        while notify := pgconn.notifies():
-            self._heard.add(notify.relname.decode())
-        if pgconn.status != ConnStatus.OK:
-            raise psycopg.OperationalError("the connection was closed")
-        woken = [self._queues[channel] for channel in self._heard if channel in self._queues]
+        self._take_in()
+        woken = [self._queues[channel] for channel, _ in self._heard if channel in self._queues]
         self._heard.clear()
         if woken:
             self._owner._wake(woken)
+
+    def _take_in(self) -> None:
+        pgconn = self._conn.pgconn
+        pgconn.consume_input()
+        while notify := pgconn.notifies():
+            self._heard.add((notify.relname.decode(), notify.extra.decode()))
+        if pgconn.status != ConnStatus.OK:
+            raise psycopg.OperationalError("the connection was closed")

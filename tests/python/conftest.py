@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from proxy import Proxy
 from servers import Choice, Connection, Server, install, wait_until
 
 if TYPE_CHECKING:
@@ -158,6 +159,13 @@ def _connector(test: str, default: str) -> Iterator[Connect]:
 def conn(connect: Connect) -> Connection:
     """An autocommit connection of the owner to `database`."""
     return connect()
+
+
+@pytest.fixture
+def proxy(database: str) -> Iterator[Proxy]:
+    """A way to `database` on which all can happen that happens in networks."""
+    with Proxy(database) as between:
+        yield between
 
 
 @pytest.fixture

@@ -30,6 +30,20 @@ class Source(Protocol):
         """Lend no more."""
 
 
+async def _connect(conninfo: str) -> AsyncConnection[Any]:
+    conn = await AsyncConnection.connect(conninfo, autocommit=True)
+    try:
+        cursor = await conn.execute("select pg_backend_pid()")
+        (pid,) = await cursor.fetchone() or (None,)
+    except BaseException:
+        await conn.close()
+        raise
+    if pid != conn.info.backend_pid:
+        # A pooler: what one client prepares on a server's session, another would run by its name.
+        conn.prepare_threshold = None
+    return conn
+
+
 class OwnConnections:
     """Autocommit connections, opened when needed and kept for the next call."""
 
@@ -51,7 +65,7 @@ class OwnConnections:
                 await self._give_back(conn)
 
     async def connect(self) -> AsyncConnection[Any]:
-        return await AsyncConnection.connect(self._conninfo, autocommit=True)
+        return await _connect(self._conninfo)
 
     async def close(self) -> None:
         async with self._lock:
@@ -87,14 +101,21 @@ class PoolConnections:
         check_pool(pool, "AsyncConnectionPool")
         self._pool = pool
 
-    def connection(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
-        return self._pool.connection()
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        while True:
+            async with self._pool.connection() as conn:
+                if lives(conn):
+                    yield conn
+                    return
+                # After a restart of the server all of them are: one failure for each is too many.
+                await conn.close()
 
     async def connect(self) -> AsyncConnection[Any]:
         # Ask a connection where it leads: a pool may compute its connection string.
         async with self._pool.connection() as conn:
             conninfo = make_conninfo(conn.info.dsn, password=conn.info.password or None)
-        return await AsyncConnection.connect(complete(conninfo), autocommit=True)
+        return await _connect(complete(conninfo))
 
     async def close(self) -> None:
         pass

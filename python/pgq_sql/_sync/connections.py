@@ -30,6 +30,20 @@ class Source(Protocol):
         """Lend no more."""
 
 
+def _connect(conninfo: str) -> Connection[Any]:
+    conn = Connection.connect(conninfo, autocommit=True)
+    try:
+        cursor = conn.execute("select pg_backend_pid()")
+        (pid,) = cursor.fetchone() or (None,)
+    except BaseException:
+        conn.close()
+        raise
+    if pid != conn.info.backend_pid:
+        # A pooler: what one client prepares on a server's session, another would run by its name.
+        conn.prepare_threshold = None
+    return conn
+
+
 class OwnConnections:
     """Autocommit connections, opened when needed and kept for the next call."""
 
@@ -51,7 +65,7 @@ class OwnConnections:
                 self._give_back(conn)
 
     def connect(self) -> Connection[Any]:
-        return Connection.connect(self._conninfo, autocommit=True)
+        return _connect(self._conninfo)
 
     def close(self) -> None:
         with self._lock:
@@ -87,14 +101,21 @@ class PoolConnections:
         check_pool(pool, "ConnectionPool")
         self._pool = pool
 
-    def connection(self) -> AbstractContextManager[Connection[Any]]:
-        return self._pool.connection()
+    @contextmanager
+    def connection(self) -> Iterator[Connection[Any]]:
+        while True:
+            with self._pool.connection() as conn:
+                if lives(conn):
+                    yield conn
+                    return
+                # After a restart of the server all of them are: one failure for each is too many.
+                conn.close()
 
     def connect(self) -> Connection[Any]:
         # Ask a connection where it leads: a pool may compute its connection string.
         with self._pool.connection() as conn:
             conninfo = make_conninfo(conn.info.dsn, password=conn.info.password or None)
-        return Connection.connect(complete(conninfo), autocommit=True)
+        return _connect(complete(conninfo))
 
     def close(self) -> None:
         pass
