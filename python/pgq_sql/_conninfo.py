@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import select
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psycopg
@@ -43,13 +44,37 @@ def complete(conninfo: str | None) -> str:
 
 def lives(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether an idle connection is worth a try; costs no round trip."""
-    try:
-        # Twice: the first reads the server's farewell, the second sees the end.
-        conn.pgconn.consume_input()
-        conn.pgconn.consume_input()
-    except psycopg.OperationalError:
+    if conn.pgconn.status != ConnStatus.OK:
         return False
-    return conn.pgconn.status == ConnStatus.OK
+    return not _has_news(conn.pgconn.socket) or not _bids_farewell(conn)
+
+
+def _has_news(descriptor: int) -> bool:
+    if not hasattr(select, "poll"):
+        return True  # perhaps
+    news = select.poll()
+    news.register(descriptor, select.POLLIN)
+    return bool(news.poll(0))
+
+
+def _bids_farewell(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Read what the server said unasked: that it closes the connection, or nothing of weight."""
+    severities: list[str | None] = []
+
+    def note(said: psycopg.errors.Diagnostic) -> None:
+        severities.append(said.severity_nonlocalized)
+
+    conn.add_notice_handler(note)
+    try:
+        # Twice: the first reads the farewell, the second sees the end, if it is there yet.
+        for _ in range(2):
+            conn.pgconn.consume_input()
+            conn.pgconn.is_busy()  # libpq takes what comes unasked for a notice
+    except psycopg.OperationalError:
+        return True
+    finally:
+        conn.remove_notice_handler(note)
+    return conn.pgconn.status != ConnStatus.OK or "FATAL" in severities
 
 
 def check_pool(pool: object, kind: str) -> None:

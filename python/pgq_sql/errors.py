@@ -117,16 +117,11 @@ MIGRATE = "Check the name of the schema, or run `pgq migrate` (--schema NAME)."
 
 
 @contextmanager
-def translated(kind: type[Exception] = psycopg.Error) -> Iterator[None]:
-    """Turn the database errors that are the queue's own into this module's exceptions.
-
-    With `kind=Exception`, also those of other drivers, and what libraries make of them.
-    """
+def translated() -> Iterator[None]:
+    """Turn the database errors that are the queue's own into this module's exceptions."""
     try:
         yield
-    except PgqError:
-        raise
-    except kind as error:
+    except psycopg.Error as error:
         known = from_database(error)
         if known is None:
             raise
@@ -134,7 +129,12 @@ def translated(kind: type[Exception] = psycopg.Error) -> Iterator[None]:
 
 
 def from_database(error: BaseException) -> PgqError | None:
-    """The exception for a database error; None if it isn't the queue's own."""
+    """The exception for an error of any driver, or what a library made of it.
+
+    None if it isn't the queue's own.
+    """
+    if isinstance(error, PgqError):
+        return None
     error = _of_the_driver(error)
     sqlstate, message, detail, hint = _told(error)
     if sqlstate is None:

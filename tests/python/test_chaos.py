@@ -170,11 +170,6 @@ class TestClientInUse:
         assert asyncio.run(act()) <= 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a connection seems to live until its stream ends, a little later",
-)
 def test_a_farewell_is_heard(conn: Connection, database: str) -> None:
     """The server says that it ends a session, and only then ends the connection."""
     with (

@@ -17,8 +17,8 @@ from .._conninfo import AsyncPool, complete
 from .._foreign import Reader, texts
 from .._joining import AsyncJoinable, async_joined
 from .._statements import Statements
-from ..errors import Closed, translated
-from .connections import OwnConnections, PoolConnections, Source
+from ..errors import Closed, from_database
+from .connections import OwnConnection, OwnConnections, PoolConnections, Source
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -94,26 +94,41 @@ class Caller:
     async def _run(
         self, conn: AsyncConnection[Any], text: bytes, values: dict[str, object]
     ) -> AsyncCursor[Row]:
+        return await self._cursor(conn).execute(text, values, binary=True)
+
+    def _cursor(self, conn: AsyncConnection[Any]) -> AsyncCursor[Row]:
         # Not conn.cursor(), which the caller's settings may have made something else.
         cursor = AsyncCursor(conn, row_factory=tuple_row)
         for oid, loader in self._loaders:
             cursor.adapters.register_loader(oid, loader)
-        return await cursor.execute(text, values, binary=True)
+        return cursor
 
     async def _rows(
         self, conn: AsyncJoinable | None, function: str, **arguments: object
     ) -> list[Row]:
         # First, so that a wrong value costs no connection.
         text, values = self._statements.call(function, arguments)
-        with translated(Exception):
+        self._refuse_if_closed()
+        try:
             if conn is None:
-                async with self._borrow() as own:
-                    return await (await self._run(own, text, values)).fetchall()
-            self._refuse_if_closed()
+                return await self._own_rows(text, values)
             theirs = async_joined(conn)
             if isinstance(theirs, AsyncConnection):
                 return await (await self._run(theirs, text, values)).fetchall()
             return self._reader.rows(await theirs(text, texts(values)))
+        except Exception as error:
+            if (known := from_database(error)) is None:
+                raise
+            raise known from error
+
+    async def _own_rows(self, text: bytes, values: dict[str, object]) -> list[Row]:
+        async with self._source.connection() as own:
+            if not isinstance(own, OwnConnection):
+                return await (await self._run(own, text, values)).fetchall()
+            if own.calls is None:
+                own.calls = self._cursor(own)
+            await own.calls.execute(text, values, binary=True)
+            return await own.calls.fetchall()
 
     async def _row(self, conn: AsyncJoinable | None, function: str, **arguments: object) -> Row:
         return (await self._rows(conn, function, **arguments))[0]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from asyncio import Lock, Semaphore
+from asyncio import Condition
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
@@ -30,8 +30,14 @@ class Source(Protocol):
         """Lend no more."""
 
 
-async def _connect(conninfo: str) -> AsyncConnection[Any]:
-    conn = await AsyncConnection.connect(conninfo, autocommit=True)
+class OwnConnection(AsyncConnection[Any]):
+    """A connection that nobody else uses for calls, which may so share a cursor."""
+
+    calls: AsyncCursor[Any] | None = None
+
+
+async def _connect(conninfo: str) -> OwnConnection:
+    conn = await OwnConnection.connect(conninfo, autocommit=True)
     try:
         cursor = await conn.execute("select pg_backend_pid()")
         (pid,) = await cursor.fetchone() or (None,)
@@ -49,36 +55,42 @@ class OwnConnections:
 
     def __init__(self, conninfo: str, limit: int = 8) -> None:
         self._conninfo = conninfo
+        self._limit = limit
+        self._lent = 0
         self._idle: list[AsyncConnection[Any]] = []
         self._closed = False
-        self._lock = Lock()
-        self._free = Semaphore(limit)
+        self._changed = Condition()
         self._process = os.getpid()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
-        async with self._free:
-            conn = await self._take() or await self.connect()
-            try:
-                yield conn
-            finally:
-                await self._give_back(conn)
+        conn = await self._take()
+        try:
+            if conn is None:
+                conn = await self.connect()
+            yield conn
+        finally:
+            await self._give_back(conn)
 
     async def connect(self) -> AsyncConnection[Any]:
         return await _connect(self._conninfo)
 
     async def close(self) -> None:
-        async with self._lock:
+        async with self._changed:
             self._closed = True
             idle, self._idle = self._idle, []
         for conn in idle:
             await conn.close()
 
     async def _take(self) -> AsyncConnection[Any] | None:
-        async with self._lock:
+        """An idle connection, or None for leave to make one."""
+        async with self._changed:
             if self._process != os.getpid():
                 # A forked child that used its parent's connections would mix up both.
-                self._idle, self._process = [], os.getpid()
+                self._idle, self._lent, self._process = [], 0, os.getpid()
+            while self._lent >= self._limit:
+                await self._changed.wait()
+            self._lent += 1
             while self._idle:
                 conn = self._idle.pop()
                 if lives(conn):
@@ -86,8 +98,12 @@ class OwnConnections:
                 await conn.close()
         return None
 
-    async def _give_back(self, conn: AsyncConnection[Any]) -> None:
-        async with self._lock:
+    async def _give_back(self, conn: AsyncConnection[Any] | None) -> None:
+        async with self._changed:
+            self._lent -= 1
+            self._changed.notify()
+            if conn is None:
+                return
             if not self._closed and conn.info.transaction_status == TransactionStatus.IDLE:
                 self._idle.append(conn)
                 return

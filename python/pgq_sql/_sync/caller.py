@@ -17,8 +17,8 @@ from .._conninfo import Pool, complete
 from .._foreign import Reader, texts
 from .._joining import Joinable, joined
 from .._statements import Statements
-from ..errors import Closed, translated
-from .connections import OwnConnections, PoolConnections, Source
+from ..errors import Closed, from_database
+from .connections import OwnConnection, OwnConnections, PoolConnections, Source
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -90,24 +90,39 @@ class Caller:
         return self._run(conn, *self._statements.call(function, arguments))
 
     def _run(self, conn: Connection[Any], text: bytes, values: dict[str, object]) -> Cursor[Row]:
+        return self._cursor(conn).execute(text, values, binary=True)
+
+    def _cursor(self, conn: Connection[Any]) -> Cursor[Row]:
         # Not conn.cursor(), which the caller's settings may have made something else.
         cursor = Cursor(conn, row_factory=tuple_row)
         for oid, loader in self._loaders:
             cursor.adapters.register_loader(oid, loader)
-        return cursor.execute(text, values, binary=True)
+        return cursor
 
     def _rows(self, conn: Joinable | None, function: str, **arguments: object) -> list[Row]:
         # First, so that a wrong value costs no connection.
         text, values = self._statements.call(function, arguments)
-        with translated(Exception):
+        self._refuse_if_closed()
+        try:
             if conn is None:
-                with self._borrow() as own:
-                    return (self._run(own, text, values)).fetchall()
-            self._refuse_if_closed()
+                return self._own_rows(text, values)
             theirs = joined(conn)
             if isinstance(theirs, Connection):
                 return (self._run(theirs, text, values)).fetchall()
             return self._reader.rows(theirs(text, texts(values)))
+        except Exception as error:
+            if (known := from_database(error)) is None:
+                raise
+            raise known from error
+
+    def _own_rows(self, text: bytes, values: dict[str, object]) -> list[Row]:
+        with self._source.connection() as own:
+            if not isinstance(own, OwnConnection):
+                return (self._run(own, text, values)).fetchall()
+            if own.calls is None:
+                own.calls = self._cursor(own)
+            own.calls.execute(text, values, binary=True)
+            return own.calls.fetchall()
 
     def _row(self, conn: Joinable | None, function: str, **arguments: object) -> Row:
         return (self._rows(conn, function, **arguments))[0]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from threading import Lock, Semaphore
+from threading import Condition
 from typing import Any, Protocol
 
-from psycopg import Connection
+from psycopg import Connection, Cursor
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
@@ -30,8 +30,14 @@ class Source(Protocol):
         """Lend no more."""
 
 
-def _connect(conninfo: str) -> Connection[Any]:
-    conn = Connection.connect(conninfo, autocommit=True)
+class OwnConnection(Connection[Any]):
+    """A connection that nobody else uses for calls, which may so share a cursor."""
+
+    calls: Cursor[Any] | None = None
+
+
+def _connect(conninfo: str) -> OwnConnection:
+    conn = OwnConnection.connect(conninfo, autocommit=True)
     try:
         cursor = conn.execute("select pg_backend_pid()")
         (pid,) = cursor.fetchone() or (None,)
@@ -49,36 +55,42 @@ class OwnConnections:
 
     def __init__(self, conninfo: str, limit: int = 8) -> None:
         self._conninfo = conninfo
+        self._limit = limit
+        self._lent = 0
         self._idle: list[Connection[Any]] = []
         self._closed = False
-        self._lock = Lock()
-        self._free = Semaphore(limit)
+        self._changed = Condition()
         self._process = os.getpid()
 
     @contextmanager
     def connection(self) -> Iterator[Connection[Any]]:
-        with self._free:
-            conn = self._take() or self.connect()
-            try:
-                yield conn
-            finally:
-                self._give_back(conn)
+        conn = self._take()
+        try:
+            if conn is None:
+                conn = self.connect()
+            yield conn
+        finally:
+            self._give_back(conn)
 
     def connect(self) -> Connection[Any]:
         return _connect(self._conninfo)
 
     def close(self) -> None:
-        with self._lock:
+        with self._changed:
             self._closed = True
             idle, self._idle = self._idle, []
         for conn in idle:
             conn.close()
 
     def _take(self) -> Connection[Any] | None:
-        with self._lock:
+        """An idle connection, or None for leave to make one."""
+        with self._changed:
             if self._process != os.getpid():
                 # A forked child that used its parent's connections would mix up both.
-                self._idle, self._process = [], os.getpid()
+                self._idle, self._lent, self._process = [], 0, os.getpid()
+            while self._lent >= self._limit:
+                self._changed.wait()
+            self._lent += 1
             while self._idle:
                 conn = self._idle.pop()
                 if lives(conn):
@@ -86,8 +98,12 @@ class OwnConnections:
                 conn.close()
         return None
 
-    def _give_back(self, conn: Connection[Any]) -> None:
-        with self._lock:
+    def _give_back(self, conn: Connection[Any] | None) -> None:
+        with self._changed:
+            self._lent -= 1
+            self._changed.notify()
+            if conn is None:
+                return
             if not self._closed and conn.info.transaction_status == TransactionStatus.IDLE:
                 self._idle.append(conn)
                 return
