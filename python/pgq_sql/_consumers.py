@@ -82,7 +82,7 @@ AnyConsumer: TypeAlias = Consumer[Any] | BatchConsumer[Any]
 
 def consumers(handlers: Mapping[str, object]) -> dict[str, AnyConsumer]:
     """Each queue's consumer; a bare handler is one without options."""
-    found = {
+    found: dict[str, AnyConsumer] = {
         queue: one if isinstance(one, Consumer | BatchConsumer) else Consumer(one)
         for queue, one in handlers.items()
     }
