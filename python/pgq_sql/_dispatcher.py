@@ -73,7 +73,7 @@ class Dispatcher:
         self._runner = start_runner(self)
         self._leases = Leases(client, self._outage, self, self._watch)
         self._listener = connect_listener and Listener(
-            client, connect_listener, self._outage, self._wake, log
+            client, connect_listener, self._outage, self._wake, self._watch
         )
 
     # Called from other threads

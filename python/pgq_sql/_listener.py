@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import selectors
 import socket
@@ -10,13 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 
 import psycopg
 from psycopg import sql
 from psycopg.pq import ConnStatus
 
 from ._conninfo import Connection
+from ._log import log
 from ._outage import UNREACHABLE, Outage, one_line
+from ._watch import Patience, Watch
 from .client import Client
 from .errors import InvalidState, QueueNotFound
 
@@ -42,13 +44,13 @@ class Listener:
         connect: Callable[[], Connection],
         outage: Outage,
         wake: Callable[[Collection[str]], None],
-        log: logging.Logger,
+        watch: Watch,
     ) -> None:
         self._client = client
         self._connect = connect
         self._outage = outage
         self._wake = wake
-        self._log = log
+        self._patience = Patience(watch)
         self._wanted: frozenset[str] = frozenset()
         self._closed = False
         self._told = False
@@ -91,7 +93,7 @@ class Listener:
             except Exception as error:
                 if not self._told:
                     self._told = True
-                    self._log.warning("cannot listen, so only polling: %s", one_line(error))
+                    log.warning("cannot listen, so only polling: %s", one_line(error))
                 self._rest(TRY_AGAIN_AFTER)
 
     def _rest(self, seconds: float) -> None:
@@ -114,6 +116,7 @@ class _Session:
     def __init__(self, owner: Listener, conn: Connection) -> None:
         self._owner = owner
         self._conn = conn
+        self._patience = partial(owner._patience.with_, conn)
         self._heard: set[tuple[str, str]] = set()
         self._held: set[str] = set()
         self._queues: dict[str, str] = {}
@@ -135,7 +138,8 @@ class _Session:
                 owner._hush()
 
     def _try(self) -> None:
-        self._conn.execute("select 1")
+        with self._patience():
+            self._conn.execute("select 1")
         self._owner._outage.over("listener")
 
     def _prove(self, selector: selectors.BaseSelector) -> None:
@@ -145,8 +149,9 @@ class _Session:
         nothing; wait_begin would leave its lock there.
         """
         owner, channel, word = self._owner, sql.Identifier(TRIAL), secrets.token_hex(8)
-        self._conn.execute(sql.SQL("listen {}").format(channel))
-        with owner._client._borrow() as other:
+        with self._patience():
+            self._conn.execute(sql.SQL("listen {}").format(channel))
+        with owner._client._borrow() as other, owner._patience.with_(other):
             other.execute("select pg_notify(%s, %s)", [TRIAL, word])
         ends = time.monotonic() + HEARS_WITHIN
         while not (heard := (TRIAL, word) in self._heard) and not owner._closed:
@@ -155,7 +160,8 @@ class _Session:
             selector.select(left)
             owner._hush()
             self._take_in()
-        self._conn.execute(sql.SQL("unlisten {}").format(channel))
+        with self._patience():
+            self._conn.execute(sql.SQL("unlisten {}").format(channel))
         if heard:
             owner._told = False
         elif not owner._closed:
@@ -167,11 +173,11 @@ class _Session:
         """Take and leave idle locks until they are those of the queues to watch."""
         for name in self._held - wanted:
             self._held.discard(name)
-            with suppress(QueueNotFound, InvalidState):
+            with suppress(QueueNotFound, InvalidState), self._patience():
                 self._owner._client.wait_end(name, conn=self._conn)
         for name in wanted - self._held:
             # Dropped meanwhile: the worker tells, and goes on polling.
-            with suppress(QueueNotFound):
+            with suppress(QueueNotFound), self._patience():
                 channel = self._owner._client.wait_begin(name, conn=self._conn)
                 self._held.add(name)
                 if channel not in self._queues:
