@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import pytest
@@ -18,6 +19,7 @@ from pgq_sql import (
     AsyncRunningJob,
     AsyncWorker,
     Client,
+    Consumer,
     Report,
     RunningJob,
     Worker,
@@ -106,19 +108,26 @@ class AtWork:
 
 
 @contextmanager
-def at_work(kind: str, dsn: str, work: Work, **options: Any) -> Iterator[AtWork]:
-    """Run a worker of that kind on the queue q; in the end stop it, and raise what it raised."""
+def at_work(
+    kind: str, dsn: str, work: Work, *, timeout: timedelta | None = None, **options: Any
+) -> Iterator[AtWork]:
+    """Run a worker of that kind on the queue q; in the end stop it, and raise what it raised.
+
+    `timeout` is the handler's.
+    """
     made: Future[Worker | AsyncWorker] = Future()
 
     def run_threads() -> Report:
         with Client(dsn) as client:
-            worker = Worker(client, {"q": work.sync}, **options)
+            worker = Worker(client, {"q": Consumer(work.sync, timeout=timeout)}, **options)
             made.set_result(worker)
             return worker.run()
 
     async def run_loop() -> Report:
         async with AsyncClient(dsn) as client:
-            worker = AsyncWorker(client, {"q": work.coroutine}, **options)
+            worker = AsyncWorker(
+                client, {"q": Consumer(work.coroutine, timeout=timeout)}, **options
+            )
             made.set_result(worker)
             return await worker.run()
 

@@ -90,6 +90,8 @@ class Link:
     async def run(self) -> None:
         """Until one of the two ends it."""
         try:
+            if self._proxy._over:
+                return
             if self.deaf:
                 while await self._reader.read(65536):
                     pass
@@ -216,10 +218,10 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._listening: asyncio.Server | None = None
         self._own_port = 0
-        self._links: dict[Link, asyncio.Task[None]] = {}
+        self._links: set[Link] = set()
         self._past: Counter[bytes] = Counter()
         self._traps: list[Trap] = []
-        self._deaf = False
+        self._deaf = self._over = False
         self._faults: list[BaseException] = []
         self.delays = 0.0, 0.0
         """Seconds that what is sent takes to the server, and what it answers to the client."""
@@ -231,12 +233,12 @@ class Proxy:
 
     def __exit__(self, *_: object) -> None:
         async def end() -> None:
-            for link in self._links:
-                link.cut(reset=True)  # without waiting for a client that reads nothing
-            tasks = list(self._links.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            # Not cancelled: a task that has not begun would leave its connection open.
+            self._over = True
+            while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+                for link in self._links:
+                    link.cut(reset=True)  # without waiting for a client that reads nothing
+                await asyncio.wait(tasks, timeout=0.05)
 
         self.refuse()
         self._do(end())
@@ -332,15 +334,13 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = Link(self, reader, writer)
-        task = asyncio.current_task()
-        assert task is not None
-        self._links[link] = task
+        self._links.add(link)
         try:
             await link.run()
         except Exception as fault:
             self._faults.append(fault)
         finally:
-            del self._links[link]
+            self._links.discard(link)
             self._past += link.seen
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
