@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 Connection: TypeAlias = "psycopg.Connection[Any]"
+AnyConnection: TypeAlias = "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]"
 Pool: TypeAlias = "ConnectionPool[Any]"
 AsyncPool: TypeAlias = "AsyncConnectionPool[Any]"
 
@@ -42,7 +43,7 @@ def complete(conninfo: str | None) -> str:
     return make_conninfo(text, fallback_application_name="pgq_sql", **missing)
 
 
-def lives(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+def lives(conn: AnyConnection) -> bool:
     """Whether an idle connection is worth a try; costs no round trip."""
     if conn.pgconn.status != ConnStatus.OK:
         return False
@@ -57,7 +58,7 @@ def _has_news(descriptor: int) -> bool:
     return bool(news.poll(0))
 
 
-def _bids_farewell(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+def _bids_farewell(conn: AnyConnection) -> bool:
     """Read what the server said unasked: that it closes the connection, or nothing of weight."""
     severities: list[str | None] = []
 

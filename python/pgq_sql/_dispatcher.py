@@ -48,6 +48,7 @@ class Dispatcher:
         prefetch: int,
         poll_interval: float,
         drain_timeout: float,
+        watch: Watch,
         connect_listener: Callable[[], Connection] | None,
     ) -> None:
         self._counts = counts
@@ -68,8 +69,8 @@ class Dispatcher:
         self._pace = Pace()
         self._resume_at = 0.0
         self._outage = Outage(log)
-        self._watch = Watch()
-        self._exchange = Exchange(client, worker, make_job, self._watch)
+        self._watch = watch
+        self._exchange = Exchange(client, worker, make_job, watch)
         self._runner = start_runner(self)
         self._leases = Leases(client, self._outage, self, self._watch)
         self._listener = connect_listener and Listener(
@@ -84,6 +85,8 @@ class Dispatcher:
             self._stopping = True
             self._now = self._now or now
             self._changed.notify_all()
+        if now:
+            self._watch.hurry()
 
     def begins(self, unit: Unit) -> None:
         """A handler is about to be called."""
@@ -115,7 +118,7 @@ class Dispatcher:
             self._overrun.add(job.key)
             self._finish([too_slow(self._sources[job.queue].consumer, job)])
         self.in_vain(job)
-        if job._course.line is not None and not job._course.ending:
+        if job._course.line is not None:
             # It holds the job's row, which would hold up its end, and all that is sent with it.
             job._course.line.cut()
 
@@ -370,7 +373,6 @@ class Dispatcher:
         for settlement in settlements:
             settlement.refused += 1
             if settlement.refused < REFUSALS:
-                self._pause(error)
                 self._put_back([settlement])
                 continue
             job = settlement.job

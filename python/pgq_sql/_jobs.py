@@ -6,11 +6,12 @@ import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from ._conninfo import Connection
+from ._conninfo import AnyConnection, Connection
 from ._joining import Joinable
 from ._line import Line
+from ._watch import Call, Patience
 from .client import Client
 from .errors import Closed, LeaseLost
 from .models import Job
@@ -72,6 +73,16 @@ def ending(courses: Collection[Course]) -> Iterator[None]:
         course.ended = True
 
 
+ClientKind = TypeVar("ClientKind")
+
+
+class Hand(NamedTuple, Generic[ClientKind]):
+    """What a job's transaction needs of its worker."""
+
+    client: ClientKind
+    patience: Patience
+
+
 @dataclass(frozen=True, slots=True)
 class HeldJob(Job):
     """A job in the hands of a worker."""
@@ -90,7 +101,7 @@ class HeldJob(Job):
 class RunningJob(HeldJob):
     """A job in the hands of a handler that runs in a thread."""
 
-    _client: Client | None = field(default=None, compare=False, repr=False)
+    _hand: Hand[Client] | None = field(default=None, compare=False, repr=False)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -100,15 +111,16 @@ class RunningJob(HeldJob):
         JobNotFound. An exception of the block rolls it back, and the job is retried unless the
         handler catches it. What the handler does or raises after it cannot undo the ack.
         """
-        client = in_worker(self._client)
+        client, patience = in_worker(self._hand)
         with (
             client._borrow() as conn,
-            _cuttable([self], conn),
+            cuttable([self], conn, patience) as call,
             ExitStack() as end,
             conn.transaction(),
         ):
             client.require_lease(self.job_id, self.token, conn=conn)
-            yield conn
+            with paused(call):
+                yield conn
             end.enter_context(ending([self._course]))
             refuse_unless_acked([self], [client.ack(self.job_id, self.token, conn=conn)])
 
@@ -118,7 +130,7 @@ class RunningJob(HeldJob):
         It commits with what else is done there, also through SQLAlchemy or Django. Make it the
         last thing; then commit and return, or roll back and raise.
         """
-        client = in_worker(self._client)
+        client, _ = in_worker(self._hand)
         refuse_unless_acked([self], [client.ack(self.job_id, self.token, conn=conn)])
         self._course.ending = True
 
@@ -135,41 +147,49 @@ class Batch(tuple[RunningJob, ...]):
         If one lease is lost, LeaseLost rolls all back. An exception of the block does so too, and
         the jobs are retried unless the handler catches it.
         """
-        client = in_worker(self[0]._client)
+        client, patience = in_worker(self[0]._hand)
         with (
             client._borrow() as conn,
-            _cuttable(self, conn),
+            cuttable(self, conn, patience) as call,
             ExitStack() as end,
             conn.transaction(),
         ):
-            yield conn
+            with paused(call):
+                yield conn
             end.enter_context(ending([job._course for job in self]))
             # Its row locks fence off every other run, as require_lease does for a single job.
             answers = client.ack_many(*claims(self), conn=conn)
             refuse_unless_acked(self, [answer.outcome for answer in answers])
 
 
+def in_worker(hand: Hand[ClientKind] | None) -> Hand[ClientKind]:
+    """The client of the worker that runs the job, and its patience."""
+    if hand is None:
+        raise Closed("no worker runs this job", hint="Only its handler can use it so.")
+    return hand
+
+
 @contextmanager
-def _cuttable(jobs: Iterable[HeldJob], conn: Connection) -> Iterator[None]:
+def cuttable(jobs: Iterable[HeldJob], conn: AnyConnection, patience: Patience) -> Iterator[Call]:
     """If the handler's time is over, its transaction must not hold up how the jobs end."""
-    with Line(conn) as line:
+    with patience.with_(conn) as call:
         for job in jobs:
-            job._course.line = line
+            job._course.line = call.line
         try:
-            yield
+            yield call
         finally:
             for job in jobs:
                 job._course.line = None
 
 
-ClientKind = TypeVar("ClientKind")
-
-
-def in_worker(client: ClientKind | None) -> ClientKind:
-    """The client of the worker that runs the job."""
-    if client is None:
-        raise Closed("no worker runs this job", hint="Only its handler can use it so.")
-    return client
+@contextmanager
+def paused(call: Call) -> Iterator[None]:
+    """Around the handler's own statements, which may take as long as they like."""
+    call.pause()
+    try:
+        yield
+    finally:
+        call.go_on()
 
 
 def claims(jobs: Iterable[HeldJob]) -> tuple[list[int], list[int]]:

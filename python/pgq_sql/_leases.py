@@ -138,7 +138,7 @@ class Leases:
         while jobs := self._wait_for_due(pause):
             sent_at = time.monotonic()
             try:
-                with self._client._borrow() as conn, self._patience.with_(conn):
+                with self._client._borrow() as conn, self._patience.with_(conn, self._spare(jobs)):
                     answers = self._client.heartbeat_many(*claims(jobs), conn=conn)
             except Exception as error:
                 pause = self._outage.failed("leases", error)
@@ -146,6 +146,12 @@ class Leases:
                 pause = 0.0
                 self._outage.over("leases")
                 self._note(jobs, answers, sent_at)
+
+    def _spare(self, jobs: Sequence[HeldJob]) -> float:
+        """For how long to wait for an answer, so that there is time for another try."""
+        with self._changed:
+            leases = [self._leases.get(job.key) for job in jobs]
+        return min((one.length * SHARE for one in leases if one), default=math.inf)
 
     def _wait_for_due(self, pause: float) -> list[HeldJob]:
         """The jobs to renew now; none: closed."""

@@ -11,7 +11,7 @@ from typing import Self
 
 import psycopg
 
-from ._conninfo import Connection
+from ._conninfo import AnyConnection
 
 CANCEL_PATIENCE = 5.0
 """Seconds for the server to hear that it should stop."""
@@ -22,7 +22,7 @@ class Line:
 
     __slots__ = ("_conn", "_lock", "_over", "_socket", "is_cut")
 
-    def __init__(self, conn: Connection) -> None:
+    def __init__(self, conn: AnyConnection) -> None:
         self._conn = conn
         # A copy, which stays this connection's even if that is closed meanwhile.
         self._socket = socket.socket(fileno=os.dup(conn.fileno()))
@@ -42,20 +42,36 @@ class Line:
             self._over = True
         self._socket.close()
         if self.is_cut:
-            # Else the cancellation might hit whoever uses it next.
-            self._conn.close()
+            # Else the cancellation might hit whoever uses it next. An AsyncConnection's close()
+            # is a coroutine that does just this.
+            self._conn.pgconn.finish()
 
-    def cut(self) -> None:
-        """Cut it if it is still in use; does not wait for that."""
+    def cut(self, *, at_once: bool = False) -> None:
+        """Cut it if it is still in use; does not wait for that.
+
+        First the server is asked to stop, since one that waits for a lock would not notice that
+        nobody is there; not if it is to be done `at_once`.
+        """
         with self._lock:
             if self._over or self.is_cut:
                 return
             self.is_cut = True
-        threading.Thread(target=self._cut, name="pgq-cut", daemon=True).start()
+        if at_once:
+            self._hang_up()
+        else:
+            threading.Thread(target=self._cut, name="pgq-cut", daemon=True).start()
 
     def _cut(self) -> None:
-        # The server first: waiting for a lock, it would not notice that nobody is there.
-        with suppress(psycopg.Error):
-            self._conn.cancel_safe(timeout=CANCEL_PATIENCE)
+        asking = threading.Thread(target=self._ask, name="pgq-cancel", daemon=True)
+        asking.start()
+        asking.join(CANCEL_PATIENCE)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _ask(self) -> None:
+        # For both kinds of connection; it has no timeout of its own.
+        with suppress(psycopg.Error):
+            self._conn.cancel()

@@ -188,7 +188,7 @@ class _Session:
     def _receive(self) -> None:
         """Pass on what has been heard."""
         self._take_in()
-        woken = [self._queues[channel] for channel, _ in self._heard if channel in self._queues]
+        woken = {self._queues[channel] for channel, _ in self._heard if channel in self._queues}
         self._heard.clear()
         if woken:
             self._owner._wake(woken)

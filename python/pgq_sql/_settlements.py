@@ -15,8 +15,11 @@ Verb: TypeAlias = Literal["ack", "retry", "dead_letter", "release"]
 
 ERROR_LIMIT = 4000
 """Characters of error text that are kept with a job."""
+NAME_LIMIT = 300
 MESSAGE_LIMIT = 1000
 FRAMES = 6
+LONGEST = timedelta(milliseconds=9_007_199_254_740)
+"""What the schema takes for a duration."""
 
 
 class Retry(Exception):
@@ -24,7 +27,7 @@ class Retry(Exception):
 
     def __init__(self, delay: timedelta | None = None, reason: str = "retry") -> None:
         super().__init__(reason)
-        self.delay = None if delay is None else _not_negative(delay)
+        self.delay = None if delay is None else checked_delay(delay)
 
 
 class DeadLetter(Exception):
@@ -39,7 +42,7 @@ class Snooze(Exception):
 
     def __init__(self, delay: timedelta) -> None:
         super().__init__(f"snoozed for {delay}")
-        self.delay = _not_negative(delay)
+        self.delay = checked_delay(delay)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,26 +100,38 @@ def _acked(job: HeldJob, result: object) -> Settlement:
 
 
 def _judged(consumer: AnyConsumer, job: HeldJob, error: BaseException) -> Settlement:
+    try:
+        return _judge(consumer, job, error)
+    except BaseException as why:
+        # An exception may be of any class, whose parts raise what they like.
+        return Settlement(
+            job, "retry", f"an exception that could not be read: {type(why).__name__}"
+        )
+
+
+def _judge(consumer: AnyConsumer, job: HeldJob, error: BaseException) -> Settlement:
     if job._course.ended:
         return Settlement(job, "ack", error=error_text(error))
     match error:
         case Retry():
-            return Settlement(job, "retry", reason_text(error), error.delay)
+            delay = None if error.delay is None else checked_delay(error.delay)
+            return Settlement(job, "retry", reason_text(error), delay)
         case DeadLetter():
             return Settlement(job, "dead_letter", reason_text(error))
         case Snooze():
-            return Settlement(job, "release", delay=error.delay)
+            return Settlement(job, "release", delay=checked_delay(error.delay))
     verb: Verb = "dead_letter" if isinstance(error, consumer.dead_letter_on) else "retry"
     return Settlement(job, verb, error_text(error))
 
 
 def error_text(error: BaseException) -> str:
     """What to keep of an exception: type, message, cause, last frames."""
-    lines = [_headline(error), *_cause(error)]
-    if error.__traceback__ is not None:
-        # The first frame is that of whoever called the handler.
-        frames = traceback.extract_tb(error.__traceback__.tb_next, limit=-FRAMES)
-        lines += [line.rstrip() for line in frames.format()]
+    lines: list[str] = []
+    for part in (_headlines, _cause, _frames):
+        try:
+            lines += part(error)
+        except BaseException:
+            lines.append("(more cannot be read)")
     return _storable(lines)
 
 
@@ -125,21 +140,34 @@ def reason_text(wish: Retry | DeadLetter) -> str:
     return _storable([_message(wish), *_cause(wish)])
 
 
+def _headlines(error: BaseException) -> list[str]:
+    return [_headline(error)]
+
+
 def _cause(error: BaseException) -> list[str]:
     return [] if error.__cause__ is None else [f"caused by {_headline(error.__cause__)}"]
+
+
+def _frames(error: BaseException) -> list[str]:
+    if error.__traceback__ is None:
+        return []
+    # The first frame is that of whoever called the handler.
+    frames = traceback.extract_tb(error.__traceback__.tb_next, limit=-FRAMES)
+    return [line.rstrip() for line in frames.format()]
 
 
 def _storable(lines: Iterable[str]) -> str:
     # PostgreSQL stores neither NUL nor lone surrogates, and the text is not ours to refuse.
     text = "\n".join(lines)[:ERROR_LIMIT].replace("\0", "\\0")
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text.encode("utf-8", "backslashreplace").decode()[:ERROR_LIMIT]
 
 
 def _headline(error: BaseException) -> str:
     kind = type(error)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    name = f"{module}{kind.__qualname__}"[:NAME_LIMIT]
     message = _message(error)
-    return f"{module}{kind.__qualname__}" + (f": {message}" if message else "")
+    return name + (f": {message}" if message else "")
 
 
 def _message(error: BaseException) -> str:
@@ -149,9 +177,10 @@ def _message(error: BaseException) -> str:
         return "(its text cannot be had)"
 
 
-def _not_negative(delay: timedelta) -> timedelta:
+def checked_delay(delay: object) -> timedelta:
+    """The delay, if the database can take it."""
     if not isinstance(delay, timedelta):
         raise TypeError(f"delay must be timedelta, not {type(delay).__name__}")
-    if delay < timedelta(0):
-        raise ValueError("delay must not be negative")
+    if not timedelta(0) <= delay <= LONGEST:
+        raise ValueError("delay must be from 0 to 285 years")
     return delay

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeAlias
 from psycopg import AsyncConnection
 
 from ._consumers import AnyConsumer, BatchConsumer, Consumer
-from ._jobs import HeldJob, claims, ending, in_worker, refuse_unless_acked
+from ._jobs import Hand, HeldJob, claims, cuttable, ending, in_worker, paused, refuse_unless_acked
 from ._joining import AsyncJoinable
 from ._runner import Unit, WorkerSide
 from ._settlements import Settlement, ended, failed
@@ -25,7 +25,7 @@ from .client import AsyncClient
 class AsyncRunningJob(HeldJob):
     """A job in the hands of a handler that is a coroutine."""
 
-    _client: AsyncClient | None = field(default=None, compare=False, repr=False)
+    _hand: Hand[AsyncClient] | None = field(default=None, compare=False, repr=False)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
@@ -33,19 +33,20 @@ class AsyncRunningJob(HeldJob):
 
         All is as in `RunningJob.transaction`.
         """
-        client = in_worker(self._client)
+        client, patience = in_worker(self._hand)
         async with client._borrow() as conn:
-            with ExitStack() as end:
+            with cuttable([self], conn, patience) as call, ExitStack() as end:
                 async with conn.transaction():
                     await client.require_lease(self.job_id, self.token, conn=conn)
-                    yield conn
+                    with paused(call):
+                        yield conn
                     end.enter_context(ending([self._course]))
                     answer = await client.ack(self.job_id, self.token, conn=conn)
                     refuse_unless_acked([self], [answer])
 
     async def ack(self, *, conn: AsyncJoinable) -> None:
         """Ack in a transaction of the caller's, as `RunningJob.ack`."""
-        client = in_worker(self._client)
+        client, _ = in_worker(self._hand)
         refuse_unless_acked([self], [await client.ack(self.job_id, self.token, conn=conn)])
         self._course.ending = True
 
@@ -61,11 +62,12 @@ class AsyncBatch(tuple[AsyncRunningJob, ...]):
 
         All is as in `Batch.transaction`.
         """
-        client = in_worker(self[0]._client)
+        client, patience = in_worker(self[0]._hand)
         async with client._borrow() as conn:
-            with ExitStack() as end:
+            with cuttable(self, conn, patience) as call, ExitStack() as end:
                 async with conn.transaction():
-                    yield conn
+                    with paused(call):
+                        yield conn
                     end.enter_context(ending([job._course for job in self]))
                     answers = await client.ack_many(*claims(self), conn=conn)
                     refuse_unless_acked(self, [answer.outcome for answer in answers])

@@ -7,11 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import psycopg
 
-from ._conninfo import Connection
+from ._conninfo import AnyConnection
 from ._line import Line
 
 PATIENCE = 15.0
@@ -28,8 +27,9 @@ class Watch:
     def __init__(self) -> None:
         self._acts: list[Callable[[float], float]] = []
         self._wakes_at = math.inf
-        self._closed = False
-        self._changed = threading.Condition()
+        self.hurried = self._closed = False
+        # Reentrant, because signal handlers hurry it.
+        self._changed = threading.Condition(threading.RLock())
         self._thread = threading.Thread(target=self._run, name="pgq-watch", daemon=True)
         self._thread.start()
 
@@ -44,6 +44,11 @@ class Watch:
             with self._changed:
                 self._wakes_at = min(self._wakes_at, when)
                 self._changed.notify()
+
+    def hurry(self) -> None:
+        """Whoever waits for the database is to wait no longer."""
+        self.hurried = True
+        self.by(-math.inf)
 
     def close(self, patience: float) -> None:
         """Act no more."""
@@ -66,10 +71,25 @@ class Watch:
                 self.by(act(now))
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
-    line: Line
-    ends: float
+class Call:
+    """A connection in use, whose server must answer in time."""
+
+    __slots__ = ("_seconds", "_watch", "ends", "line")
+
+    def __init__(self, line: Line, watch: Watch, seconds: float) -> None:
+        self.line = line
+        self._watch = watch
+        self._seconds = seconds
+        self.go_on()
+
+    def go_on(self) -> None:
+        """The time runs, from now on."""
+        self.ends = time.monotonic() + self._seconds
+        self._watch.by(self.ends)
+
+    def pause(self) -> None:
+        """It runs no more: what is done now is not ours."""
+        self.ends = math.inf
 
 
 class Patience:
@@ -82,23 +102,24 @@ class Patience:
     def __init__(self, watch: Watch, seconds: float = PATIENCE) -> None:
         self._watch = watch
         self._seconds = seconds
-        self._calls: set[_Call] = set()
+        self._calls: set[Call] = set()
         self._lock = threading.Lock()
         watch.add(self._give_up)
 
     @contextmanager
-    def with_(self, conn: Connection) -> Iterator[None]:
+    def with_(self, conn: AnyConnection, at_most: float = math.inf) -> Iterator[Call]:
         """Around a call; Unanswered if it took too long."""
+        seconds = min(self._seconds, at_most)
         with Line(conn) as line:
-            call = _Call(line, time.monotonic() + self._seconds)
+            call = Call(line, self._watch, seconds)
             with self._lock:
                 self._calls.add(call)
             self._watch.by(call.ends)
             try:
-                yield
+                yield call
             except psycopg.OperationalError as error:
                 if line.is_cut:
-                    raise Unanswered(f"no answer within {self._seconds:g} s") from error
+                    raise Unanswered(f"no answer within {seconds:g} s") from error
                 raise
             finally:
                 with self._lock:
@@ -107,6 +128,6 @@ class Patience:
     def _give_up(self, now: float) -> float:
         with self._lock:
             for call in self._calls:
-                if call.ends <= now:
-                    call.line.cut()
+                if call.ends <= now or self._watch.hurried:
+                    call.line.cut(at_once=self._watch.hurried)
             return min((call.ends for call in self._calls if call.ends > now), default=math.inf)

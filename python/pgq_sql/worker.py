@@ -21,10 +21,11 @@ import psycopg
 from ._conninfo import Connection, complete
 from ._consumers import Handlers, consumers, refuse_coroutines
 from ._dispatcher import Dispatcher
-from ._jobs import Batch, HeldJob, RunningJob
+from ._jobs import Batch, Hand, HeldJob, RunningJob
 from ._runner import Runner, Unit, WorkerSide
 from ._tasks import AsyncBatch, AsyncHandlers, AsyncRunningJob, HandlerTasks, in_thread
 from ._threads import HandlerThreads
+from ._watch import Patience, Watch
 from .client import AsyncClient, Client
 from .errors import Closed, InvalidArgument
 
@@ -99,26 +100,29 @@ class _Worker:
     def _begin(
         self,
         start_runner: Callable[[WorkerSide], Runner],
-        make_job: Callable[..., HeldJob],
-        make_batch: Callable[[Iterable[Any]], Unit],
+        job_kind: Callable[..., HeldJob],
+        batch_kind: Callable[[Iterable[Any]], Unit],
+        transactions: Client | AsyncClient,
     ) -> Dispatcher:
         with self._lock:
             if self._closed:
                 raise Closed("the worker has been stopped", hint="Make a new Worker.")
             if self._dispatcher is not None:
                 raise Closed("the worker is running already", hint="Make another Worker.")
+            watch = Watch()
             self._dispatcher = Dispatcher(
                 self._client,
                 self._consumers,
                 start_runner,
-                make_job,
-                make_batch,
+                partial(job_kind, _hand=Hand(transactions, Patience(watch))),
+                batch_kind,
                 self._counts,
                 worker=self.worker,
                 concurrency=self._concurrency,
                 prefetch=self._prefetch,
                 poll_interval=self._poll_interval,
                 drain_timeout=self._drain_timeout,
+                watch=watch,
                 connect_listener=self._connect_listener if self._listen else None,
             )
             if self._stopping:
@@ -200,8 +204,9 @@ class Worker(_Worker):
             transactions = self._client._twin(self._concurrency)
             dispatcher = self._begin(
                 partial(HandlerThreads, self._concurrency, self._consumers),
-                partial(RunningJob, _client=transactions),
+                RunningJob,
                 Batch,
+                transactions,
             )
             try:
                 dispatcher.run(until_idle)
@@ -255,9 +260,7 @@ class AsyncWorker(_Worker):
         with self._loop_signals() if signals else nullcontext():
             transactions = self._source._twin(self._concurrency)
             tasks = HandlerTasks(self._concurrency, self._consumers)
-            dispatcher = self._begin(
-                tasks.start, partial(AsyncRunningJob, _client=transactions), AsyncBatch
-            )
+            dispatcher = self._begin(tasks.start, AsyncRunningJob, AsyncBatch, transactions)
             running = in_thread(partial(dispatcher.run, until_idle), "pgq-dispatcher")
             try:
                 await asyncio.shield(running)

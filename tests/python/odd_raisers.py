@@ -23,6 +23,7 @@ from odd_exceptions import (
     raising,
 )
 from pgq_sql import DeadLetter, Retry, Snooze
+from pgq_sql._settlements import LONGEST
 
 # Groups
 
@@ -185,13 +186,14 @@ def _attribute_error() -> object:
 DELAYS: dict[str, Any] = {
     "nothing": timedelta(0),
     "the least": timedelta(microseconds=1),
-    "the most": timedelta.max,
-    "more than the database knows": timedelta(days=365 * 300),
+    "the most": LONGEST,
 }
 WRONG: dict[str, Any] = {
     "a text": "soon",
     "a number": 5,
     "negative": timedelta(seconds=-1),
+    "the end of time": timedelta.max,
+    "more than the database knows": LONGEST + timedelta(milliseconds=1),
     "hostile": hostile("Odd", __lt__=failing(KeyboardInterrupt())),
 }
 

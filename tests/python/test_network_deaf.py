@@ -115,12 +115,7 @@ class TestHalfOpen:
         "bound",
         [
             BOUND,
-            pytest.param(
-                15.0,
-                marks=pytest.mark.xfail(
-                    strict=True, reason="a renewal is waited for longer than the lease lasts"
-                ),
-            ),
+            15.0,
         ],
     )
     def test_a_renewal(
@@ -179,9 +174,6 @@ class TestListener:
             worker.wait(acked=3)
 
     @both
-    @pytest.mark.xfail(
-        strict=True, reason="the listener waits for ever for the answer to its check"
-    )
     def test_it_listens_again(
         self,
         conn: Connection,
@@ -209,7 +201,6 @@ class TestTransaction:
         client: Client,
         conn: Connection,
         proxy: Proxy,
-        request: pytest.FixtureRequest,
         kind: str,
         text: str,
         *,
@@ -217,9 +208,6 @@ class TestTransaction:
     ) -> None:
         """The handler's time is over, and the job runs again unless it was done."""
         done = text == "COMMIT" and carried_out
-        if kind == "sync" and text in (".ack(", "COMMIT") and not done:
-            why = "a thread that commits is not cut off, though its time is over"
-            request.applymarker(pytest.mark.xfail(strict=True, reason=why))
         conn.execute("create table effects (job_id bigint)")
         client.enqueue("q", visibility_timeout=60 * SECOND)
         trap = proxy.trap(text, carried_out=carried_out, then="deaf")
@@ -234,7 +222,6 @@ class TestTransaction:
 
     @both
     @pytest.mark.parametrize("text", ["require_lease", ".ack(", "COMMIT"])
-    @pytest.mark.xfail(strict=True, reason="nothing bounds the worker's own calls in it")
     def test_without(
         self, client: Client, conn: Connection, proxy: Proxy, kind: str, text: str
     ) -> None:
@@ -265,7 +252,6 @@ class TestStop:
             wait_until(worker.end.done, SOON)
 
     @both
-    @pytest.mark.xfail(strict=True, reason="a call in flight is waited for all the same")
     def test_at_once(self, proxy: Proxy, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """As after a second signal: not only when the call is given up."""
         monkeypatch.setattr(Patience.__init__, "__defaults__", (1000.0,))

@@ -11,14 +11,14 @@ from functools import partial
 
 from .._consumers import AnyConsumer, BatchConsumer, Handlers
 from .._exchange import Ask, Exchange
-from .._jobs import Batch, HeldJob, RunningJob
+from .._jobs import Batch, Hand, HeldJob, RunningJob
 from .._leases import Leases
 from .._looks import Source
 from .._outage import Outage
 from .._outcomes import TOO_LARGE
 from .._settlements import DeadLetter, Retry, Settlement, Snooze, ended, failed
 from .._tasks import AsyncBatch, AsyncHandlers, AsyncRunningJob
-from .._watch import Watch
+from .._watch import Patience, Watch
 from ..client import AsyncClient, Client
 from ..models import Job
 from ..worker import AsyncWorker, Worker
@@ -115,8 +115,7 @@ def drain(
     """
     # Never run: it refuses what a worker refuses, and names the claims as a worker does.
     worker = Worker(client, handlers)
-    make_job = partial(RunningJob, _client=client)
-    with closing(_Bench(worker, make_job, limit, with_scheduled, reraise)) as bench:
+    with closing(_Bench(worker, RunningJob, client, limit, with_scheduled, reraise)) as bench:
         while (job := bench.claim()) is not None:
             assert isinstance(job, RunningJob)
             consumer = bench.consumers[job.queue]
@@ -144,10 +143,9 @@ async def async_drain(
     Between them it waits for the database, and holds the loop up meanwhile.
     """
     worker = AsyncWorker(client, handlers)
-    make_job = partial(AsyncRunningJob, _client=client)
     with (
         closing(worker._client),
-        closing(_Bench(worker, make_job, limit, with_scheduled, reraise)) as bench,
+        closing(_Bench(worker, AsyncRunningJob, client, limit, with_scheduled, reraise)) as bench,
     ):
         while (job := bench.claim()) is not None:
             assert isinstance(job, AsyncRunningJob)
@@ -169,7 +167,8 @@ class _Bench:
     def __init__(
         self,
         worker: Worker | AsyncWorker,
-        make_job: Callable[..., HeldJob],
+        job_kind: Callable[..., HeldJob],
+        transactions: Client | AsyncClient,
         limit: int | None,
         with_scheduled: bool,
         reraise: bool,
@@ -185,6 +184,7 @@ class _Bench:
         self.consumers: Mapping[str, AnyConsumer] = worker._consumers
         self._sources = [Source(name, PATIENCE, one) for name, one in self.consumers.items()]
         self._watch = Watch()
+        make_job = partial(job_kind, _hand=Hand(transactions, Patience(self._watch)))
         self._exchange = Exchange(self._client, worker.worker, make_job, self._watch)
         # A handler may stop at a breakpoint for longer than its lease.
         self._leases = Leases(self._client, Outage(log), self, self._watch)
