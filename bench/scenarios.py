@@ -237,16 +237,16 @@ DRAINING = Drain(
     "Bare is claim and ack of 1,000 in turn, one connection, no worker. Ours is AsyncWorker, and "
     "Worker, as they come, on asyncio's own loop. pgqueuer 1.6: asyncpg, uvloop, its autovacuum "
     "settings, 5 managers with batches of 10, as in its own benchmark; tuned: 2 managers with "
-    "batches of 1,000, the fastest found. procrastinate 3.10: uvloop, concurrency 30, jobs deleted "
-    "when done; it gets 5,000 jobs. Both are as durable as ours",
+    "batches of 1,000, the fastest found, for comparison: the aims are against what it documents. "
+    "procrastinate 3.10: uvloop, concurrency 30, jobs deleted when done; it gets 5,000 jobs. Both "
+    "are as durable as ours",
     subjects=(BARE, ASYNC, BATCHES, THREADS, PGQUEUER, PGQUEUER_TUNED, PROCRASTINATE),
     fewer=(PROCRASTINATE.name,),
     aims=(
         Aim(RATE, 0.5, against=BARE.name),
         Aim(RATE, 20, against=PROCRASTINATE.name),
         *(
-            Aim(RATE, bound, contender=one.name, against=other.name)
-            for other in (PGQUEUER, PGQUEUER_TUNED)
+            Aim(RATE, bound, contender=one.name, against=PGQUEUER.name)
             for one, bound in ((ASYNC, 2), (BATCHES, 3))
         ),
     ),

@@ -11,7 +11,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from urllib.parse import urlencode
 
@@ -82,16 +82,15 @@ def ours(dsn: str, call: Call) -> None:
 
 def ours_batches(dsn: str, call: Call) -> None:
     """The same with a handler that takes batches."""
-    import pgq_sql
-    from pgq_sql import AsyncClient, AsyncWorker
+    from pgq_sql import AsyncBatch, AsyncClient, AsyncWorker, BatchConsumer
 
-    async def handler(jobs: Sequence[object]) -> None:
-        for _ in jobs:
+    async def handler(batch: AsyncBatch) -> None:
+        for _ in batch:
             call()
 
     async def run() -> None:
         async with AsyncClient(dsn) as client:
-            consumer = vars(pgq_sql)["BatchConsumer"](handler, size=HANDLER_BATCH)
+            consumer = BatchConsumer(handler, size=HANDLER_BATCH)
             await AsyncWorker(client, {"bench": consumer}).run(signals=True)
 
     asyncio.run(run())

@@ -17,7 +17,6 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO
 
-import pgq_sql
 from contenders import OURS, PAYLOAD
 
 PROGRAM = Path(__file__).with_name("worker_main.py")
@@ -38,8 +37,6 @@ class Subject:
     """What is done is deleted from it."""
     needs: tuple[str, ...] = ()
     """Packages that are not ours."""
-    uses: str = ""
-    """A name in pgq_sql that there may not be."""
 
     @property
     def setup(self) -> str:
@@ -49,9 +46,7 @@ class Subject:
     @property
     def installed(self) -> bool:
         """Whether it can be run here."""
-        return all(map(importlib.util.find_spec, self.needs)) and (
-            not self.uses or hasattr(pgq_sql, self.uses)
-        )
+        return all(map(importlib.util.find_spec, self.needs))
 
 
 class Running:
@@ -128,7 +123,7 @@ LISTENER = Subject(
     table="bare",
 )
 ASYNC = Subject("ours", "ours")
-BATCHES = Subject("ours, batch handler", "ours, batches", uses="BatchConsumer")
+BATCHES = Subject("ours, batch handler", "ours, batches")
 THREADS = Subject("ours, Worker", "ours, threads")
 PGQUEUER = Subject(
     "pgqueuer",

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from . import _install
-from ._cli_base import (
-    FAILED,
-    AsJson,
-    Dsn,
-    Schema,
-    Yes,
-    confirm,
-    counted,
-    opened,
-    print_json,
-    print_table,
-    progress,
-)
+from ._cli_base import FAILED, AsJson, Dsn, Schema, Yes, confirm, opened
+from ._cli_output import counted, print_json, print_table, progress
+from ._cli_values import duration, integer
 from ._joining import Joinable
 from .client import Client
 from .models import Letter, Outcome, Swept
@@ -39,13 +30,59 @@ SWEPT = 1000
 """Jobs of a kind that one sweep looks after, unless said; the database's default."""
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would come.")]
-DeadIds = Annotated[list[int] | None, typer.Argument(metavar="ID", help="Ids of dead jobs.")]
-JobIds = Annotated[list[int], typer.Argument(metavar="ID", help="Ids of jobs.")]
+DeadIds = Annotated[
+    list[int] | None, typer.Argument(parser=integer(), metavar="ID", help="Ids of dead jobs.")
+]
+JobIds = Annotated[list[int], typer.Argument(parser=integer(), metavar="ID", help="Ids of jobs.")]
 OfQueue = Annotated[str | None, typer.Option("--queue", "-q", help="Those of this queue.")]
 First = Annotated[
-    int | None, typer.Option("-n", min=0, help="With --queue: those that died first. Default: all.")
+    int | None,
+    typer.Option(
+        "-n",
+        parser=integer(0),
+        metavar="INTEGER",
+        help="With --queue: those that died first. Default: all.",
+    ),
 ]
 Names = Annotated[list[str], typer.Argument(metavar="QUEUE", help="Names of queues.")]
+
+
+def create(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Its name.")],
+    max_attempts: Annotated[
+        int | None, typer.Option(parser=integer(), metavar="INTEGER", help="Runs in all.")
+    ] = None,
+    visibility_timeout: Annotated[
+        timedelta | None,
+        typer.Option(parser=duration, metavar="DURATION", help="Length of a lease."),
+    ] = None,
+    keep_done: Annotated[
+        timedelta | None,
+        typer.Option(parser=duration, metavar="DURATION", help="How long done jobs stay."),
+    ] = None,
+    dead_letter_queue: Annotated[
+        str | None, typer.Option(help="The queue in which its dead jobs become jobs.")
+    ] = None,
+    dsn: Dsn = "",
+    schema: Schema = _install.SCHEMA,
+    as_json: AsJson = False,
+) -> None:
+    """Make a queue; one that is there stays as it is.
+
+    It has more settings, and they can be changed: by SQL, with create_queue and alter_queue.
+    """
+    with opened(dsn, schema, "admin") as client:
+        made = client.create_queue(
+            queue,
+            max_attempts=max_attempts,
+            visibility_timeout=visibility_timeout,
+            keep_done=keep_done,
+            dead_letter_queue=dead_letter_queue,
+        )
+    if as_json:
+        print_json({"queue": queue, "made": made})
+    else:
+        print(f'queue "{queue}" {"made" if made else "was there already, and stays as it is"}')
 
 
 def redrive(
@@ -57,7 +94,12 @@ def redrive(
     ] = None,
     n: Annotated[
         int | None,
-        typer.Option("-n", min=0, help="With --queue or --letters: so many. Default: all."),
+        typer.Option(
+            "-n",
+            parser=integer(0),
+            metavar="INTEGER",
+            help="With --queue or --letters: so many. Default: all.",
+        ),
     ] = None,
     dry_run: DryRun = False,
     dsn: Dsn = "",
@@ -66,7 +108,7 @@ def redrive(
 ) -> None:
     """Bring dead jobs back, all or none, each with all its attempts."""
     _one_of(n, {"ids": dead_ids, "--queue": queue, "--letters": letters})
-    with opened(dsn, schema) as client:
+    with opened(dsn, schema, "admin") as client:
         if letters is not None:
             _replay(client, letters, n, dry_run, as_json)
             return
@@ -83,7 +125,9 @@ def redrive(
     if as_json:
         print_json(found)
     else:
-        print_table(("id", "outcome"), ((one.job_id, one.outcome) for one in found))
+        would = "would be " if dry_run else ""
+        rows = ((one.job_id, would + one.outcome) for one in found)
+        print_table(("id", "outcome"), rows, none="no dead jobs")
 
 
 def _replay(client: Client, letters: str, n: int | None, dry_run: bool, as_json: bool) -> None:
@@ -100,8 +144,9 @@ def _replay(client: Client, letters: str, n: int | None, dry_run: bool, as_json:
     if as_json:
         print_json(found)
     else:
-        rows = ((one.letter_id, one.queue, one.job_id) for one in found)
-        print_table(("letter", "queue", "new id"), rows)
+        names = ("letter", "would come back in") if dry_run else ("letter", "queue", "new id")
+        rows = ((one.letter_id, one.queue, one.job_id)[: len(names)] for one in found)
+        print_table(names, rows, none="no letters")
 
 
 def discard(
@@ -118,7 +163,7 @@ def discard(
     if queue is not None:
         which = "all dead jobs" if n is None else f"the first {n} dead jobs"
         confirm(f"Remove {which} of {queue} for good?", yes=yes)
-    with opened(dsn, schema) as client:
+    with opened(dsn, schema, "admin") as client:
         count = client.discard_dead(dead_ids or None, queue=queue, n=n)
     if as_json:
         print_json({"discarded": count})
@@ -225,7 +270,13 @@ def purge(
 
 def sweep(
     n: Annotated[
-        int, typer.Option("-n", min=0, help="No more than so many of a kind at a time.")
+        int,
+        typer.Option(
+            "-n",
+            parser=integer(0),
+            metavar="INTEGER",
+            help="No more than so many of a kind at a time.",
+        ),
     ] = SWEPT,
     until_done: Annotated[
         bool, typer.Option("--until-done", help="Again and again, until nothing is left to do.")
@@ -236,7 +287,7 @@ def sweep(
 ) -> None:
     """Do the upkeep: leases that ran out, expiries, history; for cron, every minute."""
     done: dict[str, int] = {}
-    with opened(dsn, schema) as client, progress("swept", None, quiet=as_json) as show:
+    with opened(dsn, schema, "admin") as client, progress("swept", None, quiet=as_json) as show:
         while True:
             counts = {one.task: one.count for one in client.sweep(n)}
             done = {task: done.get(task, 0) + count for task, count in counts.items()}
@@ -275,7 +326,7 @@ def resume(
 
 def _change(of: Sequence[Key], dsn: str, schema: str, method: str) -> list[tuple[Key, Any]]:
     """What a method of the client answers for each; all of them, or none."""
-    with opened(dsn, schema) as client, client._borrow() as conn, conn.transaction():
+    with opened(dsn, schema, "admin") as client, client._borrow() as conn, conn.transaction():
         # In one order, so that two of these do not wait for each other.
         answers = {each: getattr(client, method)(each, conn=conn) for each in sorted(set(of))}
     return [(each, answers[each]) for each in dict.fromkeys(of)]

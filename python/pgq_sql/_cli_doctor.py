@@ -11,17 +11,9 @@ import typer
 from psycopg import sql
 
 from . import _install
-from ._cli_base import (
-    FAILED,
-    AsJson,
-    Dsn,
-    Schema,
-    client_rows,
-    lost,
-    opened,
-    print_json,
-    print_table,
-)
+from ._cli_base import FAILED, AsJson, Dsn, Schema, client_rows, lost, opened
+from ._cli_output import print_json, print_table
+from ._listener import HEARS_WITHIN, TRIAL
 from .client import Client
 from .errors import VersionMismatch
 from .models import Finding
@@ -29,14 +21,12 @@ from .models import Finding
 SKEW = 2.0
 """Seconds by which two clocks may differ."""
 LOOKS = 3
-PATIENCE = 5.0
-"""Seconds that a notification may take."""
 
 
 def doctor(dsn: Dsn = "", schema: Schema = _install.SCHEMA, as_json: AsJson = False) -> None:
     """Say what is wrong, or about to be, and what to do; exit code 1 if it is an error."""
     try:
-        with opened(dsn, schema) as client:
+        with opened(dsn, schema, "observer") as client:
             found = [*client.doctor(), *_clocks(client), *_notifications(client)]
     except VersionMismatch as error:
         found = [Finding("error", "does not fit", "schema", str(error), error.hint or "")]
@@ -77,12 +67,16 @@ def _ahead(client: Client) -> tuple[float, float]:
 
 def _notifications(client: Client) -> Iterator[Finding]:
     """A round trip, as a worker hears of a new job."""
-    channel = f"pgq_doctor_{secrets.token_hex(8)}"
+    channel, word = sql.Identifier(TRIAL), secrets.token_hex(8)
     try:
         with client._connect() as listener:
-            listener.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
-            client_rows(client, f"select pg_notify('{channel}', '')")
-            if any(listener.notifies(timeout=PATIENCE, stop_after=1)):
+            listener.execute(sql.SQL("listen {}").format(channel))
+            client_rows(client, f"select pg_notify('{TRIAL}', '{word}')")
+            # Workers and other doctors try that, too.
+            heard = any(one.payload == word for one in listener.notifies(timeout=HEARS_WITHIN))
+            # A pooler's session goes on.
+            listener.execute(sql.SQL("unlisten {}").format(channel))
+            if heard:
                 return
             detail = "the connection does not get notifications: a pooler swallows them"
     except psycopg.Error as error:

@@ -14,22 +14,18 @@ from typing import Annotated, Any, cast
 import typer
 
 from . import _install
-from ._cli_base import (
-    AsJson,
-    Dsn,
+from ._cli_base import AsJson, Dsn, Schema, opened
+from ._cli_output import counted, print_json, progress
+from ._cli_values import (
     Raw,
-    Schema,
     backoff,
-    counted,
     dedup_mode,
     duration,
     instant,
+    integer,
     jitter,
     json_object,
     json_value,
-    opened,
-    print_json,
-    progress,
 )
 from .client import Client
 from .models import Outcome
@@ -43,10 +39,15 @@ def _duration(text: str) -> Any:
     return typer.Option(parser=duration, metavar="DURATION", help=text)
 
 
+def _integer(text: str) -> Any:
+    return typer.Option(parser=integer(), metavar="INTEGER", help=text)
+
+
 def enqueue(
-    queue: Annotated[str, typer.Argument(help="The name of the queue.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.")],
     payload: Annotated[
-        str | None, typer.Argument(help="JSON; - reads it from stdin. Default: {}.")
+        str | None,
+        typer.Argument(metavar="PAYLOAD", help="JSON; - reads it from stdin. Default: {}."),
     ] = None,
     many: Annotated[
         str | None,
@@ -56,13 +57,13 @@ def enqueue(
             help="A job for each line of a file of JSON, all or none; - reads stdin.",
         ),
     ] = None,
-    priority: Annotated[int | None, typer.Option(help="Higher runs first.")] = None,
+    priority: Annotated[int | None, _integer("Higher runs first.")] = None,
     delay: Annotated[timedelta | None, _duration("Run so long from now.")] = None,
     run_at: Annotated[
         datetime | None,
         typer.Option(parser=instant, metavar="INSTANT", help="Run then: 2030-01-31T12:00:00Z."),
     ] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="Runs in all.")] = None,
+    max_attempts: Annotated[int | None, _integer("Runs in all.")] = None,
     visibility_timeout: Annotated[timedelta | None, _duration("Length of a lease.")] = None,
     expires_in: Annotated[
         timedelta | None, _duration("Dead if not finished so long after its run time.")
@@ -105,7 +106,8 @@ def enqueue(
             "with --many or --dedup-field no job has the key", param_hint="--dedup-key"
         )
     if many is None:
-        payloads = [_read(_stdin() if payload == "-" else payload or "{}", "PAYLOAD")]
+        text = "{}" if payload is None else _stdin() if payload == "-" else payload
+        payloads = [_read(text, "PAYLOAD")]
     else:
         payloads = list(_lines(many))
     keys = None if dedup_field is None else _keys(payloads, dedup_field)
@@ -121,7 +123,7 @@ def enqueue(
         "dedup_mode": cast("DedupMode | None", dedup_mode),
     }
     own = {"priority": priority, "delay": delay, "run_at": run_at, "headers": headers}
-    with opened(dsn, schema) as client:
+    with opened(dsn, schema, "producer") as client:
         if many is not None:
             with progress("enqueued", len(payloads), quiet=as_json) as show:
                 made = _send(client, queue, payloads, keys, own, common, show)
@@ -142,8 +144,11 @@ def _lines(file: str) -> Iterator[Raw]:
     else:
         try:
             text = Path(file).read_text(encoding="utf-8-sig")
-        except (OSError, ValueError) as error:
-            raise typer.BadParameter(f"{error}", param_hint="--many") from error
+        except OSError as error:
+            why = f"{file}: {(error.strerror or str(error)).lower()}"
+            raise typer.BadParameter(why, param_hint="--many") from error
+        except ValueError as error:  # a NUL in the name comes here, too
+            raise typer.BadParameter(f"{file}: {error}", param_hint="--many") from error
     # Not splitlines(), which also splits at what JSON allows inside a text.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():

@@ -13,26 +13,9 @@ import psycopg
 import typer
 
 from . import _install
-from ._cli_base import (
-    AsJson,
-    Dsn,
-    Raw,
-    Schema,
-    all_stats,
-    cell,
-    client_rows,
-    clip,
-    console,
-    explain,
-    grid,
-    json_value,
-    lost,
-    opened,
-    plain,
-    print_json,
-    print_table,
-    state,
-)
+from ._cli_base import AsJson, Dsn, Schema, all_stats, client_rows, explain, lost, opened
+from ._cli_output import NOTHING, cell, clip, console, grid, plain, print_json, print_table
+from ._cli_values import Raw, integer, json_value, state
 from .client import Client
 from .errors import JobNotFound
 from .models import JobState, QueueState
@@ -86,12 +69,25 @@ STATS_SHOWN = (
     "note",
 )
 
+NO_QUEUES = "no queues yet; make one with: pgq create NAME"
+
 REFRESH = 1.0
 """Seconds between two frames of `top`."""
 
+KEEP = (
+    "Done jobs stay as long as their queue's keep_done says, not at all unless set: "
+    "select pgq_sql.alter_queue('NAME', keep_done => '7 days')"
+)
+
 Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Only of this queue.")]
-After = Annotated[int, typer.Option(min=0, help="Begin after this id: the next page.")]
-Number = Annotated[int, typer.Option("-n", min=0, help="No more than so many.")]
+Named = Annotated[str | None, typer.Argument(metavar="QUEUE", help="Only of this queue.")]
+After = Annotated[
+    int,
+    typer.Option(parser=integer(0), metavar="INTEGER", help="Begin after this id: the next page."),
+]
+Number = Annotated[
+    int, typer.Option("-n", parser=integer(0), metavar="INTEGER", help="No more than so many.")
+]
 PayloadHas = Annotated[
     Any,
     typer.Option(
@@ -102,7 +98,7 @@ PayloadHas = Annotated[
 
 def queues(dsn: Dsn = "", schema: Schema = _install.SCHEMA, as_json: AsJson = False) -> None:
     """List the queues and their settings."""
-    with opened(dsn, schema) as client:
+    with opened(dsn, schema, "observer") as client:
         columns = ", ".join(_COLUMNS.get(name, name) for name in QUEUES)
         found = client_rows(client, f"select {columns} from {{schema}}.queues order by queue")  # noqa: S608
     rows = [
@@ -113,7 +109,12 @@ def queues(dsn: Dsn = "", schema: Schema = _install.SCHEMA, as_json: AsJson = Fa
         print_json(rows)
         return
     names = [name.replace("_", " ") for name in QUEUES_SHOWN]
-    print_table(names, ([row[name] for name in QUEUES_SHOWN] for row in rows))
+    print_table(
+        names,
+        ([row[name] for name in QUEUES_SHOWN] for row in rows),
+        none=NO_QUEUES,
+        spare=names[:0:-1],
+    )
 
 
 # psycopg cannot read an interval of infinity.
@@ -137,19 +138,20 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Count the jobs of queues by state; no queue's size makes it slow."""
-    with opened(dsn, schema) as client:
+    with opened(dsn, schema, "observer") as client:
         found = [client.queue_stats(name) for name in queue] if queue else all_stats(client)
     if as_json:
         print_json(found)
     else:
-        print_table(STATS_SHOWN, map(_figures, found))
+        print_table(STATS_SHOWN, map(_figures, found), none=NO_QUEUES)
 
 
 def _figures(one: QueueState) -> list[object]:
     return [
         *(one.queue, one.ready, one.scheduled, one.suspended, one.running, one.dead),
         _seconds(one.oldest_ready),
-        *(one.done_last_minute, one.dead_last_minute, _note(one.paused, one.exact)),
+        NOTHING if one.done_last_minute is None else one.done_last_minute,
+        *(one.dead_last_minute, _note(one.paused, one.exact)),
     ]
 
 
@@ -162,6 +164,7 @@ def _seconds(span: timedelta | None) -> timedelta | None:
 
 
 def jobs(
+    named: Named = None,
     queue: Queue = None,
     state: Annotated[
         str | None,
@@ -176,9 +179,9 @@ def jobs(
     as_json: AsJson = False,
 ) -> None:
     """List jobs in the order of their ids: live, dead and done."""
-    with opened(dsn, schema) as client:
+    with opened(dsn, schema, "observer") as client:
         found = client.list_jobs(
-            queue=queue,
+            queue=_one(named, queue),
             state=cast("State | None", state),
             worker=worker,
             payload_has=_not_null(payload_has),
@@ -199,12 +202,15 @@ def jobs(
             )
             for job in found
         ),
+        none="no such jobs",
+        spare=("priority", "worker", "attempt", "run at"),
     )
     _tell_more(found, n)
 
 
 def dead(
-    queue: Annotated[str | None, typer.Argument(help="Of this queue. Default: of all.")] = None,
+    named: Named = None,
+    queue: Queue = None,
     payload_has: PayloadHas = None,
     after: After = 0,
     n: Number = 100,
@@ -213,9 +219,13 @@ def dead(
     as_json: AsJson = False,
 ) -> None:
     """List dead jobs in the order of their ids, and what they died of."""
-    with opened(dsn, schema) as client:
+    with opened(dsn, schema, "observer") as client:
         found = client.list_jobs(
-            queue=queue, state="dead", payload_has=_not_null(payload_has), after=after, n=n
+            queue=_one(named, queue),
+            state="dead",
+            payload_has=_not_null(payload_has),
+            after=after,
+            n=n,
         )
     if as_json:
         print_json(found)
@@ -229,8 +239,17 @@ def dead(
             )
             for job in found
         ),
+        none="no such dead jobs",
+        spare=("attempt", "reason", "died at"),
     )
     _tell_more(found, n)
+
+
+def _one(named: str | None, queue: str | None) -> str | None:
+    """The queue, which may be said in either way."""
+    if named is not None and queue is not None:
+        raise typer.BadParameter("give the queue once", param_hint="--queue")
+    return queue if named is None else named
 
 
 def _not_null(value: Raw | None) -> Raw | None:
@@ -249,16 +268,18 @@ def _tell_more(found: Sequence[JobState], n: int) -> None:
 
 
 def job(
-    job_id: Annotated[int, typer.Argument(metavar="ID", help="The id of the job.")],
+    job_id: Annotated[
+        int, typer.Argument(parser=integer(), metavar="ID", help="The id of the job.")
+    ],
     dsn: Dsn = "",
     schema: Schema = _install.SCHEMA,
     as_json: AsJson = False,
 ) -> None:
     """Show all of a job: live, dead or done."""
-    with opened(dsn, schema) as client:
+    with opened(dsn, schema, "observer") as client:
         found = client.get_job(job_id)
     if found is None:
-        raise JobNotFound(f"there is no job {job_id}", hint="Done jobs stay for keep_done.")
+        raise JobNotFound(f"there is no job {job_id}", hint=KEEP)
     if as_json:
         print_json(found)
         return
@@ -277,7 +298,7 @@ def top(
     as_json: AsJson = False,
 ) -> None:
     """Watch all queues, with new figures every second, until Ctrl-C."""
-    with opened(dsn, schema) as client:
+    with opened(dsn, schema, "observer") as client:
         found = all_stats(client)
         if as_json:
             print_json(found)
@@ -327,7 +348,7 @@ def _all_figures(found: Sequence[QueueState]) -> list[list[object]]:
         *(sum(one.suspended for one in found), sum(one.running for one in found)),
         sum(one.dead for one in found),
         _seconds(max(ages, default=None)),
-        sum(done) if done else None,
+        sum(done) if done else NOTHING,
         sum(one.dead_last_minute for one in found),
         _note(False, all(one.exact for one in found)),
     ]

@@ -16,18 +16,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from . import _install
-from ._cli_base import (
-    FAILED,
-    AsJson,
-    Dsn,
-    Schema,
-    clean,
-    duration,
-    fail,
-    plain,
-    print_json,
-    read_dsn,
-)
+from ._cli_base import FAILED, AsJson, Dsn, Schema, allowed, fail, read_dsn
+from ._cli_output import clean, plain, print_json
+from ._cli_values import duration, integer
 from ._consumers import BatchConsumer, Consumer
 from .client import AsyncClient, Client
 from .worker import AsyncWorker, Report, Worker
@@ -51,11 +42,21 @@ def worker(
     ],
     concurrency: Annotated[
         int | None,
-        typer.Option("--concurrency", "-c", min=1, help="Handlers at once. Default: 8; async 100."),
+        typer.Option(
+            "--concurrency",
+            "-c",
+            parser=integer(1),
+            metavar="INTEGER",
+            help="Handlers at once. Default: 8; async 100.",
+        ),
     ] = None,
     prefetch: Annotated[
         int | None,
-        typer.Option(min=0, help="Claim at most so many ahead. Default: 100; async 1000."),
+        typer.Option(
+            parser=integer(0),
+            metavar="INTEGER",
+            help="Claim at most so many ahead. Default: 100; async 1000.",
+        ),
     ] = None,
     label: Annotated[
         str | None, typer.Option("--worker", help="Label of its claims. Default: host, process.")
@@ -107,14 +108,15 @@ def worker(
         "listener_dsn": listener_dsn,
     }
     options = {name: value for name, value in options.items() if value is not None}
-    for text in (dsn, listener_dsn or ""):
-        read_dsn(text)
+    read_dsn(dsn)
+    read_dsn(listener_dsn or "", "Check --listener-dsn.")
     # A database that is away is waited for: hence no look at it beforehand.
-    if any(map(_is_async, found.values())):
-        report = asyncio.run(_run_async(dsn, schema, found, options, until_idle))
-    else:
-        with Client(dsn, schema=schema) as client:
-            report = Worker(client, found, **options).run(signals=True, until_idle=until_idle)
+    with allowed(dsn, schema, "worker"):
+        if any(map(_is_async, found.values())):
+            report = asyncio.run(_run_async(dsn, schema, found, options, until_idle))
+        else:
+            with Client(dsn, schema=schema) as client:
+                report = Worker(client, found, **options).run(signals=True, until_idle=until_idle)
     if as_json:
         print_json(report)
     else:

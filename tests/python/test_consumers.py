@@ -1,4 +1,4 @@
-"""How a worker runs its handlers: weights, limits, timeouts, exceptions that end a job, batches."""
+"""How a worker runs its handlers: weights, limits, exceptions that end a job, batches."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 import pytest
 
 from pgq_sql import (
     AsyncBatch,
     AsyncClient,
-    AsyncRunningJob,
     AsyncWorker,
     Batch,
     BatchConsumer,
@@ -29,7 +27,6 @@ from pgq_sql import (
     RunningJob,
     Snooze,
     Worker,
-    _watch,
 )
 from pgq_sql._consumers import AnyConsumer
 from pgq_sql._looks import AT_ONCE, Source, shares
@@ -41,15 +38,6 @@ EFFECTS = "select coalesce(array_agg(n order by n), '{}') from effects"
 STATES = "select job_id, state from pgq_sql.all_jobs order by job_id"
 ERRORS = "select last_error from pgq_sql.all_jobs order by job_id"
 NOW = timedelta(0)
-
-
-def waiting(conn: Connection) -> object:
-    """How many sessions wait for a lock."""
-    return scalar(
-        conn,
-        "select count(*) from pg_stat_activity"
-        " where datname = current_database() and wait_event_type = 'Lock'",
-    )
 
 
 @pytest.fixture
@@ -139,154 +127,33 @@ class TestLimit:
             wait_until(lambda: worker.report.acked == 30, PATIENCE)
 
 
-class TestTimeout:
-    def test_a_thread_is_told_and_its_job_runs_again(
-        self, client: Client, conn: Connection
-    ) -> None:
-        told: list[bool] = []
-
-        def handle(job: RunningJob) -> None:
-            if job.attempt == 1:
-                told.append(job.lost.wait(PATIENCE))
-                # Whatever it does now counts for nothing.
-                raise DeadLetter("too late")
-
-        client.enqueue("q")
-        consumer = Consumer(handle, timeout=timedelta(milliseconds=50))
-        report = Worker(client, {"q": consumer}).run(until_idle=True)
-        assert told == [True]
-        assert report == Report(claimed=2, acked=1, retried=1)
-        assert scalar(conn, ERRORS) == "TimeoutError: the handler was not done after 0.05 s"
-
-    def test_a_thread_keeps_its_place(self, client: Client) -> None:
-        gate, entered = threading.Event(), Record()
-
-        def handle(job: RunningJob) -> None:
-            entered(job)
-            assert gate.wait(PATIENCE)
-
-        client.enqueue_many("q", [1, 2, 3])
-        consumer = Consumer(handle, timeout=timedelta(milliseconds=20))
-        worker = Worker(client, {"q": consumer}, concurrency=2, prefetch=0)
-        with running(worker):
-            wait_until(lambda: worker.report.retried == 2, PATIENCE)
-            # Two places, and both are taken by handlers that nobody waits for.
-            assert len(entered.jobs) == 2
-            gate.set()
-            wait_until(lambda: worker.report.acked == 3, PATIENCE)
-
-    def test_a_coroutine_is_cancelled(
-        self, client: Client, database: str, conn: Connection
-    ) -> None:
-        cancelled: list[int] = []
-
-        async def handle(job: AsyncRunningJob) -> None:
-            if job.attempt == 1:
-                try:
-                    await asyncio.sleep(PATIENCE)
-                except asyncio.CancelledError:
-                    cancelled.append(job.payload)
-                    raise
-
-        client.enqueue_many("q", [1, 2])
-        consumer = Consumer(handle, timeout=timedelta(milliseconds=50))
-        report = run_async(database, {"q": consumer})
-        assert report == Report(claimed=4, acked=2, retried=2)
-        assert sorted(cancelled) == [1, 2]
-        assert scalar(conn, ERRORS) == "TimeoutError: the handler was not done after 0.05 s"
-
-    def test_who_is_in_time_is_left_alone(self, client: Client) -> None:
-        client.enqueue_many("q", list(range(20)))
-        consumer = Consumer(Record(), timeout=timedelta(seconds=60))
-        assert Worker(client, {"q": consumer}).run(until_idle=True) == Report(20, 20)
-
-    def test_can_mean_death(self, client: Client) -> None:
-        client.enqueue("q")
-        consumer = Consumer(
-            lambda job: job.lost.wait(PATIENCE),
-            timeout=timedelta(milliseconds=20),
-            dead_letter_on=(TimeoutError,),
-        )
-        assert Worker(client, {"q": consumer}).run(until_idle=True).dead == 1
-
-    def test_of_a_whole_batch(self, client: Client) -> None:
-        def handle(batch: Batch) -> None:
-            if batch[0].attempt == 1:
-                assert all(job.lost.wait(PATIENCE) for job in batch)
-
-        client.enqueue_many("q", [1, 2, 3])
-        consumer = BatchConsumer(handle, timeout=timedelta(milliseconds=50))
-        report = Worker(client, {"q": consumer}, concurrency=1).run(until_idle=True)
-        assert report == Report(claimed=6, acked=3, retried=3)
-
-    @pytest.mark.parametrize("idle", [True, False])
-    def test_of_a_transaction(self, client: Client, conn: Connection, idle: bool) -> None:
-        """It is rolled back at once, so that it does not hold up how its job ends."""
-        refused: list[BaseException] = []
-
-        def handle(job: RunningJob) -> None:
-            try:
-                with job.transaction() as mine:
-                    mine.execute("insert into effects values (%s)", [job.attempt])
-                    if job.attempt == 1:
-                        if idle:
-                            wait_until(lambda: worker.report.retried == 1, PATIENCE)
-                        mine.execute("select pg_sleep(60)")
-            except psycopg.OperationalError as error:
-                refused.append(error)
-                raise
-
-        client.enqueue("q")
-        consumer = Consumer(handle, timeout=timedelta(milliseconds=200))
-        worker = Worker(client, {"q": consumer}, concurrency=1)
-        report = worker.run(until_idle=True)
-        assert len(refused) == 1
-        assert report == Report(claimed=2, acked=1, retried=1)
-        assert scalar(conn, EFFECTS) == [2]
-
-    def test_that_the_database_cannot_note(
-        self, client: Client, conn: Connection, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Somebody holds the row of the job: the others do not wait for him for ever."""
-        monkeypatch.setattr(_watch.Patience.__init__, "__defaults__", (0.5,))
-        client.create_queue("r")
-        quick = Record()
-
-        def handle(_: RunningJob) -> None:
-            conn.execute("begin")
-            conn.execute("select from pgq_sql.job for update")
-
-        client.enqueue("q")
-        worker = Worker(client, {"q": handle, "r": quick}, concurrency=2)
-        with running(worker):
-            wait_until(lambda: worker.report.lost == 1, PATIENCE)
-            client.enqueue("r")
-            wait_until(lambda: worker.report.acked == 1, PATIENCE)
-            assert quick.payloads == [{}]
-            # Given up means given up: no statement of it still waits for the row.
-            assert waiting(conn) == 0
-            conn.execute("rollback")
-
-
 class TestDeadLetterOn:
-    def test_those_and_their_subclasses(self, client: Client, conn: Connection) -> None:
-        def handle(job: RunningJob) -> None:
-            raise {"key": KeyError("k"), "os": OSError("o"), "retry": Retry()}[job.payload]
+    @pytest.mark.parametrize(
+        ("fatal", "dead"),
+        [((LookupError,), ["key"]), ((LookupError, Exception), ["key", "os"])],
+    )
+    def test_those_and_their_subclasses(
+        self,
+        client: Client,
+        conn: Connection,
+        fatal: tuple[type[BaseException], ...],
+        dead: list[str],
+    ) -> None:
+        """A wish is no failure, whatever classes it belongs to."""
 
-        client.enqueue_many("q", ["key", "os", "retry"], max_attempts=1)
-        consumer = Consumer(handle, dead_letter_on=(LookupError, Exception))
-        Worker(client, {"q": Consumer(handle, dead_letter_on=(LookupError,))}).run(until_idle=True)
-        reasons = conn.execute(
-            "select error, reason from pgq_sql.dead_jobs order by job_id"
-        ).fetchall()
-        assert [str(error).partition("\n")[0] for error, _ in reasons] == [
-            "KeyError: 'k'",
-            "OSError: o",
-            "retry",
+        def handle(job: RunningJob) -> None:
+            if job.attempt == 1:
+                raise {"key": KeyError("k"), "os": OSError("o"), "retry": Retry()}[job.payload]
+
+        client.enqueue_many("q", ["key", "os", "retry"])
+        report = Worker(client, {"q": Consumer(handle, dead_letter_on=fatal)}).run(until_idle=True)
+        again = 3 - len(dead)
+        assert (report.dead, report.retried, report.acked) == (len(dead), again, again)
+        rows = conn.execute("select payload, error from pgq_sql.dead_jobs order by job_id")
+        errors = {"key": "KeyError: 'k'", "os": "OSError: o"}
+        assert [(payload, str(error).partition("\n")[0]) for payload, error in rows] == [
+            (name, errors[name]) for name in dead
         ]
-        # The first ended by its exception, the others by their last attempt.
-        assert [reason == "max attempts exceeded" for _, reason in reasons] == [False, True, True]
-        assert consumer.dead_letter_on == (LookupError, Exception)
 
 
 class TestBatches:
@@ -415,7 +282,7 @@ class TestBatches:
             while not batch[1].lost.is_set():
                 await asyncio.sleep(0.01)
 
-        client.enqueue_many("q", [1, 2, 3], visibility_timeout=timedelta(milliseconds=300))
+        client.enqueue_many("q", [1, 2, 3], visibility_timeout=timedelta(seconds=3))
         report = run_async(database, {"q": BatchConsumer(handle)}, concurrency=1)
         assert (report.acked, report.lost, report.retried) == (3, 1, 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ from pgq_sql import AsyncClient, AsyncRunningJob, AsyncWorker, Client, Report, R
 from pgq_sql._dispatcher import Dispatcher
 from proxy import Proxy
 from servers import Connection, wait_until
-from working import listening, running
+from working import listening, messages, running
 
 # Whatever is waited for comes in far less, also on a machine that does much else.
 PATIENCE = 60.0
@@ -174,7 +175,7 @@ class TestThreads:
             in_threads("postgresql://127.0.0.1:1/x", lambda _: None, act)
 
     @pytest.mark.usefixtures("queue")
-    def test_database_away(self, proxy: Proxy) -> None:
+    def test_database_away(self, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
         gate = threading.Event()
         begun: list[int] = []
 
@@ -182,15 +183,17 @@ class TestThreads:
             begun.append(job.job_id)
             gate.wait(PATIENCE)
 
-        def act(worker: Worker) -> None:
-            wait_until(lambda: begun, PATIENCE)
+        def act(_: Worker) -> None:
+            # All threads are in a handler: no other begins before the database is away.
+            wait_until(lambda: len(begun) == 4, PATIENCE)
             proxy.refuse()
-            proxy.cut()
+            assert proxy.cut() > 0
             gate.set()
-            wait_until(lambda: len(begun) >= 4, PATIENCE)
+            wait_until(lambda: messages(caplog.records, logging.WARNING), PATIENCE)
 
         with nothing_left():
-            in_threads(proxy.dsn, handle, act, drain_timeout=0.5)
+            report = in_threads(proxy.dsn, handle, act, drain_timeout=0.5)
+        assert (report.claimed > 0, report.acked) == (True, 0)
 
     @pytest.mark.usefixtures("queue")
     def test_a_deaf_network(self, proxy: Proxy) -> None:
@@ -203,11 +206,14 @@ class TestThreads:
 
         def act(worker: Worker) -> None:
             wait_until(lambda: begun, PATIENCE)
+            proxy.go_deaf()
             worker.stop(now=True)
 
         with nothing_left():
-            in_threads(proxy.dsn, handle, act)
-            gate.set()
+            try:
+                in_threads(proxy.to(connect_timeout=2), handle, act)
+            finally:
+                gate.set()
 
     def test_no_such_queue(self, queue: str) -> None:
         with nothing_left(), pytest.raises(Exception, match="nowhere"), Client(queue) as client:
@@ -250,7 +256,7 @@ class TestCoroutines:
 
     @pytest.mark.parametrize(
         "how",
-        ["stop", pytest.param("at once"), pytest.param("cancel")],
+        ["stop", "at once", "cancel"],
     )
     def test_stop(self, queue: str, how: str) -> None:
         """With handlers that hold a connection, and clean up when they are cancelled."""

@@ -25,7 +25,7 @@ from pgq_sql import (
 )
 from pgq_sql.testing import Drained, Runaway, _drain, async_drain, drain
 from servers import Connection, wait_until
-from working import Record, states, steal
+from working import PATIENCE, Record, states, steal
 
 HOUR = timedelta(hours=1)
 
@@ -220,7 +220,7 @@ class TestDrain:
         assert (drained.acked, drained.lost) == (1, 2)
 
     def test_a_lease_is_renewed(self, client: Client) -> None:
-        client.enqueue("q", visibility_timeout=timedelta(milliseconds=100))
+        client.enqueue("q", visibility_timeout=timedelta(seconds=2))
 
         def handle(job: RunningJob) -> None:
             def renewed() -> bool:
@@ -229,7 +229,7 @@ class TestDrain:
                 assert found.lease_until is not None
                 return found.lease_until > job.lease_until
 
-            wait_until(renewed)
+            wait_until(renewed, PATIENCE)
 
         assert drain(client, {"q": handle}).acked == 1
 

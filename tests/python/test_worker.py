@@ -223,7 +223,6 @@ class TestFind:
             record.wait(1)
         (job,) = record.jobs
         assert job.observed_at >= job.run_at
-        assert job.observed_at - job.run_at < SECOND
 
     def test_busy_workers_are_not_notified(self, client: Client, conn: Connection) -> None:
         # Three looks that find something: from then on nobody holds the idle lock.

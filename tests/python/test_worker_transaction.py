@@ -25,6 +25,7 @@ from pgq_sql import (
 )
 from servers import Connection
 from test_concurrency import scalar
+from working import PATIENCE
 
 EFFECTS = "select array_agg(n order by n) from effects"
 JOBS = "select count(*) from pgq_sql.jobs"
@@ -145,13 +146,14 @@ def test_what_comes_after_it_does_not_undo_it(client: Client, conn: Connection) 
 
 
 def test_renewals_after_it_do_not_count_the_job_as_lost(client: Client, conn: Connection) -> None:
-    client.enqueue("q", visibility_timeout=timedelta(milliseconds=150))
+    client.enqueue("q", visibility_timeout=timedelta(seconds=2))
     conn.execute("delete from pgq_sql.job where id = 1")
 
     def handle(job: RunningJob) -> None:
         with job.transaction() as mine:
             mine.execute(WRITE)
-        conn.execute("select pg_sleep(0.5)")
+        # A renewal comes when a third of the lease is over.
+        conn.execute("select pg_sleep(1.5)")
 
     assert Worker(client, {"q": handle}).run(until_idle=True) == Report(claimed=1, acked=1)
 
@@ -212,7 +214,7 @@ class TestAsync:
 
                 worker = AsyncWorker(mine, {"q": handle}, drain_timeout=0.1)
                 running = asyncio.create_task(worker.run())
-                await asyncio.wait_for(began.wait(), 10)
+                await asyncio.wait_for(began.wait(), PATIENCE)
                 worker.stop()
                 return await running
 
