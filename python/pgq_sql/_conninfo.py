@@ -78,6 +78,16 @@ def _bids_farewell(conn: AnyConnection) -> bool:
     return conn.pgconn.status != ConnStatus.OK or "FATAL" in severities
 
 
+def of_pool(pool: AsyncPool) -> str:
+    """The connection string that a pool connects with."""
+    text, options = pool.conninfo, pool.kwargs
+    if not isinstance(text, str) or not isinstance(options, dict | None):
+        # Functions that compute them.
+        raise TypeError("the pool does not tell its connection string: give it to the client")
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    return make_conninfo(text, **{k: v for k, v in (options or {}).items() if k in known})
+
+
 def check_pool(pool: object, kind: str) -> None:
     """Refuse what is no pool of that kind, before it is used in the wrong way."""
     waits = inspect.iscoroutinefunction(getattr(pool, "close", None))

@@ -92,8 +92,14 @@ def consumers(handlers: Mapping[str, object]) -> dict[str, AnyConsumer]:
     return found
 
 
+def is_coroutine_function(handler: object) -> bool:
+    """Whether it is to be awaited; an object may have a __call__ that is."""
+    call = getattr(type(handler), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
+
+
 def refuse_coroutines(consumers: Mapping[str, AnyConsumer]) -> None:
     """Threads cannot run them: what they answer would be awaited by nobody."""
     for queue, consumer in consumers.items():
-        if inspect.iscoroutinefunction(consumer.handler):
+        if is_coroutine_function(consumer.handler):
             raise TypeError(f"the handler of {queue} must be an ordinary function")

@@ -11,6 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 from ._conninfo import AnyConnection, Connection
 from ._joining import Joinable
 from ._line import Line
+from ._outage import UNREACHABLE
 from ._watch import Call, Patience
 from .client import Client
 from .errors import Closed, LeaseLost
@@ -25,6 +26,12 @@ class Lost:
     def __init__(self) -> None:
         self._set = False
         self._event: threading.Event | None = None
+
+    def __bool__(self) -> bool:
+        return self._set
+
+    def __repr__(self) -> str:
+        return f"<lost: {self._set}>"
 
     def is_set(self) -> bool:
         """Whether it is."""
@@ -65,9 +72,11 @@ def ending(courses: Collection[Course]) -> Iterator[None]:
         course.ending = True
     try:
         yield
-    except BaseException:
-        for course in courses:
-            course.ending = False
+    except BaseException as error:
+        # Where only the answer got lost it may have been done: then its end is told `gone`.
+        if not isinstance(error, UNREACHABLE):
+            for course in courses:
+                course.ending = False
         raise
     for course in courses:
         course.ended = True
