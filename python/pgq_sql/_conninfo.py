@@ -22,12 +22,14 @@ AsyncPool: TypeAlias = "AsyncConnectionPool[Any]"
 
 # A network that swallows packets must not hold a worker for the quarter of an hour that TCP
 # would wait. What the connection string or the environment says goes first.
-DEFAULTS = {
+DEFAULTS: dict[str, str | int] = {
     "connect_timeout": 10,
     "keepalives_idle": 15,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
+    # What the texts are that go either way, whatever the role's or the server's default.
+    "client_encoding": "utf8",
 }
 
 

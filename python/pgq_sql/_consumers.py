@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
@@ -14,6 +13,8 @@ from .errors import InvalidArgument
 
 Handler: TypeAlias = Callable[[RunningJob], object]
 BatchHandler: TypeAlias = Callable[[Batch], object]
+
+HEAVIEST = 1_000_000
 
 H = TypeVar("H", covariant=True)
 
@@ -33,8 +34,8 @@ class _Options:
     """Exceptions that mean that the job will never succeed."""
 
     def __post_init__(self) -> None:
-        if not (0 < self.weight < math.inf):
-            raise InvalidArgument("weight must be a positive number")
+        if not (0 < self.weight <= HEAVIEST):
+            raise InvalidArgument(f"weight must be more than 0, and at most {HEAVIEST:,}")
         if self.limit is not None and self.limit < 1:
             raise InvalidArgument("limit must be at least 1")
         if self.timeout is not None:
@@ -42,6 +43,8 @@ class _Options:
                 raise TypeError(f"timeout must be timedelta, not {type(self.timeout).__name__}")
             if self.timeout <= timedelta(0):
                 raise InvalidArgument("timeout must be positive")
+        if not isinstance(self.dead_letter_on, tuple):
+            raise TypeError("dead_letter_on must be a tuple of exception types")
         for kind in self.dead_letter_on:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                 raise TypeError("dead_letter_on must be a tuple of exception types")

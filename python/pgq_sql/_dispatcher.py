@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from threading import TIMEOUT_MAX
 from typing import Any
 
 from ._conninfo import Connection
@@ -23,7 +24,7 @@ from ._outage import Outage, one_line
 from ._outcomes import TOO_LARGE, outcome, tell
 from ._pace import Pace
 from ._runner import Runner, Unit, WorkerSide
-from ._settlements import Settlement, too_slow
+from ._settlements import Settlement, too_slow, unreadable
 from ._trader import Trader
 from ._watch import Patience, Watch
 from .client import Client
@@ -162,13 +163,18 @@ class Dispatcher:
             log.error("the worker ends: %s", one_line(error))
             raise
         finally:
-            if self._now:
-                for unit in self._held.values():
-                    self._runner.cancel(unit)
-                self._counts["left"] += len(self._held) + len(self._finished)
-            else:
-                self._counts["left"] += self._release_rest()
-            self._close()
+            try:
+                self._leave()
+            finally:
+                self._close()
+
+    def _leave(self) -> None:
+        if self._now:
+            for unit in self._held.values():
+                self._runner.cancel(unit)
+            self._counts["left"] += len(self._held) + len(self._finished)
+        else:
+            self._counts["left"] += self._release_rest()
 
     def _begin(self, until_idle: bool) -> None:
         """Check the schema; wait for a database that cannot be reached.
@@ -254,7 +260,7 @@ class Dispatcher:
                 pause = min(self._next_act(), until) - time.monotonic()
                 if pause <= 0:
                     return
-                self._changed.wait(None if pause == math.inf else pause)
+                self._changed.wait(None if pause == math.inf else min(pause, TIMEOUT_MAX))
 
     def _next_act(self) -> float:
         if self._trader.resume_at > time.monotonic():
@@ -339,6 +345,12 @@ class Dispatcher:
         if not ask.jobs:
             return
         consumer, jobs = ask.source.consumer, ask.jobs
+        spoilt = [one for one in map(unreadable, jobs) if one is not None]
+        if spoilt:
+            bad = {one.job.key for one in spoilt}
+            jobs = [job for job in jobs if job.key not in bad]
+            self._leases.add([one.job for one in spoilt], sent_at)
+            self._finish(spoilt)
         make = self._make_batch if isinstance(consumer, BatchConsumer) else tuple
         units = [make(jobs[at : at + consumer.size]) for at in range(0, len(jobs), consumer.size)]
         with self._changed:

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeAlias
 from psycopg import AsyncConnection
 
 from ._consumers import AnyConsumer, BatchConsumer, Consumer
-from ._jobs import Hand, HeldJob, claims, cuttable, ending, in_worker, paused, refuse_unless_acked
+from ._jobs import Hand, HeldJob, claims, cuttable, ending, in_worker, refuse_unless_acked, theirs
 from ._joining import AsyncJoinable
 from ._runner import Unit, WorkerSide
 from ._settlements import Settlement, ended, failed
@@ -39,7 +39,7 @@ class AsyncRunningJob(HeldJob):
             with cuttable([self], conn, patience) as call, ExitStack() as end:
                 async with conn.transaction():
                     await client.require_lease(self.job_id, self.token, conn=conn)
-                    with paused(call):
+                    with theirs(call, conn):
                         yield conn
                     end.enter_context(ending([self._course]))
                     answer = await client.ack(self.job_id, self.token, conn=conn)
@@ -67,7 +67,7 @@ class AsyncBatch(tuple[AsyncRunningJob, ...]):
         async with client._borrow() as conn:
             with cuttable(self, conn, patience) as call, ExitStack() as end:
                 async with conn.transaction():
-                    with paused(call):
+                    with theirs(call, conn):
                         yield conn
                     end.enter_context(ending([job._course for job in self]))
                     answers = await client.ack_many(*claims(self), conn=conn)

@@ -23,6 +23,8 @@ ALONE = 2.0
 
 # A server that will not write now may do so soon: it is a standby about to be promoted.
 AWAY = (*UNREACHABLE, psycopg.errors.ReadOnlySqlTransaction)
+# It has answered, though psycopg counts these among them: one call of many is at fault.
+STUCK = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
 
 
 class Owner(Protocol):
@@ -85,7 +87,8 @@ class Trader:
             return
         settlements = [one for one in settlements if one.answer is None]
         asks = [ask for ask in asks if not ask.answered]
-        if isinstance(error, AWAY):
+        away = isinstance(error, AWAY) and not isinstance(error, STUCK)
+        if away:
             for settlement in settlements:
                 settlement.sent = True
         if self._owner.hurried:
@@ -93,8 +96,8 @@ class Trader:
             return
         if isinstance(error, Unanswered) and self._answers():
             error = TimeoutError("it waits for a lock that somebody holds")
-            patience = ALONE
-        if isinstance(error, AWAY):
+            away, patience = False, ALONE
+        if away:
             self._pause(error)
             self._owner.put_back(settlements)
             for ask in asks:
@@ -149,6 +152,13 @@ class Trader:
                 ask.source.told = True
                 log.error("queue %s: cannot claim: %s", ask.source.name, one_line(error))
         for settlement in settlements:
+            if settlement.verb == "ack" and settlement.result is not None:
+                # The work is done, and that is what counts. It may have been changed meanwhile.
+                why = one_line(error)
+                note(logging.WARNING, settlement.job, ": its result is not kept: %s", why)
+                settlement.result = None
+                self._owner.put_back([settlement])
+                continue
             settlement.refused += 1
             if settlement.refused < REFUSALS:
                 self._owner.put_back([settlement])

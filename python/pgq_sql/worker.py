@@ -44,7 +44,7 @@ class Report:
     lost: int = 0
     """Ended by somebody else, or by the lease."""
     left: int = 0
-    """Claims that were not finished when the worker ended."""
+    """Left to their leases when the worker ended: nobody could be told their end."""
 
 
 CONNECTIONS = 3

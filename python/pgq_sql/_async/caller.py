@@ -62,14 +62,19 @@ class Caller:
         """The same with connections of its own, so many; a pool that was handed in is shared."""
         twin = copy.copy(self)
         if isinstance(self._conninfo, str | None):
-            twin._source = OwnConnections(partial(open_connection, complete(self._conninfo)), limit)
+            connect = partial(open_connection, complete(self._conninfo))
+            twin._source = OwnConnections(connect, limit, waits=False)
         return twin
 
     def _apart(self, limit: int, guard: Guard) -> Self:
-        """The same with connections of its own, so many, wherever this one's come from."""
+        """The same with connections of its own, so many, wherever this one's come from.
+
+        What cannot be decoded is `Unreadable`.
+        """
         twin = copy.copy(self)
         connect = self._source.connect
         twin._source = OwnConnections(lambda _: connect(guard), limit)
+        twin._loaders = loaders(_json.tolerant(self._loads or _json.loads))
         return twin
 
     async def close(self) -> None:

@@ -17,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
 from .._conninfo import Pool, check_pool, complete, lives
+from ..errors import InvalidState
 
 Guard: TypeAlias = Callable[[Connection[Any]], AbstractContextManager[object]]
 """Put around what is asked on a new connection, which may never answer."""
@@ -68,9 +69,10 @@ def open_connection(conninfo: str, guard: Guard = nullcontext) -> OwnConnection:
 class OwnConnections:
     """Autocommit connections, opened when needed and kept for the next call."""
 
-    def __init__(self, connect: Connect, limit: int) -> None:
+    def __init__(self, connect: Connect, limit: int, *, waits: bool = True) -> None:
         self._connect = connect
         self._limit = limit
+        self._waits = waits
         self._lent = 0
         self._idle: list[Connection[Any]] = []
         self._closed = False
@@ -104,6 +106,11 @@ class OwnConnections:
                 # A forked child that used its parent's connections would mix up both.
                 self._idle, self._lent, self._process = [], 0, os.getpid()
             while self._lent >= self._limit:
+                if not self._waits:
+                    raise InvalidState(
+                        f"all {self._limit} connections of the handlers are in use",
+                        hint="Does one of them hold several transactions at once?",
+                    )
                 try:
                     self._changed.wait()
                 except BaseException:
