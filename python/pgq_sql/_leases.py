@@ -17,8 +17,8 @@ from .models import Extension
 
 SHARE = 1 / 3
 """Of a lease that may pass before it is renewed: two tries may fail."""
-ALONE = 1.0
-"""Seconds for the renewal of a few, when one of many has kept the others waiting."""
+HASTE = 1 / 30
+"""Of a lease to wait for the renewal of a few, when one of many has kept the others waiting."""
 
 
 @dataclass(slots=True)
@@ -144,7 +144,7 @@ class Leases:
         pause = 0.0
         while jobs := self._wait_for_due(pause):
             try:
-                self._renew(jobs, self._spare(jobs))
+                self._renew(jobs, self._shortest(jobs) * SHARE / 2)
             except Exception as error:
                 pause = self._outage.failed("leases", error)
             else:
@@ -157,27 +157,24 @@ class Leases:
             with self._client._borrow() as conn, self._patience.with_(conn, patience):
                 answers = self._client.heartbeat_many(*claims(jobs), conn=conn)
         except Unanswered:
-            self._ask_whether_it_lives()
-            self._renew_others(jobs)
+            self._find_the_stuck(jobs)
         else:
             self._note(jobs, answers, sent_at)
 
-    def _renew_others(self, jobs: Sequence[HeldJob]) -> None:
-        """Somebody holds the row of one of them: find it, and renew the others."""
+    def _find_the_stuck(self, jobs: Sequence[HeldJob]) -> None:
+        """Somebody holds the row of one of them: renew the others, half by half."""
+        haste = self._shortest(jobs) * HASTE
+        with self._client._borrow() as conn, self._patience.with_(conn, haste):
+            conn.execute("select")
         if len(jobs) > 1:
             middle = len(jobs) // 2
-            self._renew(jobs[:middle], ALONE)
-            self._renew(jobs[middle:], ALONE)
+            self._renew(jobs[:middle], haste)
+            self._renew(jobs[middle:], haste)
 
-    def _ask_whether_it_lives(self) -> None:
-        with self._client._borrow() as conn, self._patience.with_(conn, ALONE):
-            conn.execute("select")
-
-    def _spare(self, jobs: Sequence[HeldJob]) -> float:
-        """For how long to wait for an answer, so that there is time for another try."""
+    def _shortest(self, jobs: Sequence[HeldJob]) -> float:
         with self._changed:
             leases = [self._leases.get(job.key) for job in jobs]
-        return min((one.length * SHARE / 2 for one in leases if one), default=math.inf)
+        return min((one.length for one in leases if one), default=math.inf)
 
     def _wait_for_due(self, pause: float) -> list[HeldJob]:
         """The jobs to renew now; none: closed."""
