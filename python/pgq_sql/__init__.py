@@ -1,9 +1,10 @@
 """A job queue in PostgreSQL: the binding for Python."""
 
-from ._consumers import BatchConsumer, Consumer
-from ._jobs import Batch, RunningJob
+from ._consumers import BatchConsumer, Consumer, Handlers
+from ._jobs import Batch, Lost, RunningJob
+from ._joining import AsyncJoinable, Joinable
 from ._settlements import DeadLetter, Retry, Snooze
-from ._tasks import AsyncBatch, AsyncRunningJob
+from ._tasks import AsyncBatch, AsyncHandlers, AsyncRunningJob
 from .client import AsyncClient, Client
 from .errors import (
     Closed,
@@ -37,6 +38,8 @@ from .worker import AsyncWorker, Report, Worker
 __all__ = [
     "AsyncBatch",
     "AsyncClient",
+    "AsyncHandlers",
+    "AsyncJoinable",
     "AsyncRunningJob",
     "AsyncWorker",
     "Batch",
@@ -48,6 +51,7 @@ __all__ = [
     "Enqueued",
     "Extension",
     "Finding",
+    "Handlers",
     "Heartbeat",
     "InvalidArgument",
     "InvalidJson",
@@ -56,8 +60,10 @@ __all__ = [
     "JobCount",
     "JobNotFound",
     "JobState",
+    "Joinable",
     "LeaseLost",
     "Letter",
+    "Lost",
     "NotAllowed",
     "Outcome",
     "PayloadTooLarge",

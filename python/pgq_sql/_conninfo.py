@@ -22,12 +22,14 @@ AsyncPool: TypeAlias = "AsyncConnectionPool[Any]"
 
 # A network that swallows packets must not hold a worker for the quarter of an hour that TCP
 # would wait. What the connection string or the environment says goes first.
-DEFAULTS = {
+DEFAULTS: dict[str, str | int] = {
     "connect_timeout": 10,
     "keepalives_idle": 15,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
+    # What the texts are that go either way, whatever the role's or the server's default.
+    "client_encoding": "utf8",
 }
 
 
@@ -76,6 +78,16 @@ def _bids_farewell(conn: AnyConnection) -> bool:
     finally:
         conn.remove_notice_handler(note)
     return conn.pgconn.status != ConnStatus.OK or "FATAL" in severities
+
+
+def of_pool(pool: AsyncPool) -> str:
+    """The connection string that a pool connects with."""
+    text, options = pool.conninfo, pool.kwargs
+    if not isinstance(text, str) or not isinstance(options, dict | None):
+        # Functions that compute them.
+        raise TypeError("the pool does not tell its connection string: give it to the client")
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    return make_conninfo(text, **{k: v for k, v in (options or {}).items() if k in known})
 
 
 def check_pool(pool: object, kind: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
@@ -14,6 +13,8 @@ from .errors import InvalidArgument
 
 Handler: TypeAlias = Callable[[RunningJob], object]
 BatchHandler: TypeAlias = Callable[[Batch], object]
+
+HEAVIEST = 1_000_000
 
 H = TypeVar("H", covariant=True)
 
@@ -33,8 +34,8 @@ class _Options:
     """Exceptions that mean that the job will never succeed."""
 
     def __post_init__(self) -> None:
-        if not (0 < self.weight < math.inf):
-            raise InvalidArgument("weight must be a positive number")
+        if not (0 < self.weight <= HEAVIEST):
+            raise InvalidArgument(f"weight must be more than 0, and at most {HEAVIEST:,}")
         if self.limit is not None and self.limit < 1:
             raise InvalidArgument("limit must be at least 1")
         if self.timeout is not None:
@@ -42,6 +43,8 @@ class _Options:
                 raise TypeError(f"timeout must be timedelta, not {type(self.timeout).__name__}")
             if self.timeout <= timedelta(0):
                 raise InvalidArgument("timeout must be positive")
+        if not isinstance(self.dead_letter_on, tuple):
+            raise TypeError("dead_letter_on must be a tuple of exception types")
         for kind in self.dead_letter_on:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                 raise TypeError("dead_letter_on must be a tuple of exception types")
@@ -92,8 +95,14 @@ def consumers(handlers: Mapping[str, object]) -> dict[str, AnyConsumer]:
     return found
 
 
+def is_coroutine_function(handler: object) -> bool:
+    """Whether it is to be awaited; an object may have a __call__ that is."""
+    call = getattr(type(handler), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
+
+
 def refuse_coroutines(consumers: Mapping[str, AnyConsumer]) -> None:
     """Threads cannot run them: what they answer would be awaited by nobody."""
     for queue, consumer in consumers.items():
-        if inspect.iscoroutinefunction(consumer.handler):
+        if is_coroutine_function(consumer.handler):
             raise TypeError(f"the handler of {queue} must be an ordinary function")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, TypeAlias, TypeVar, cast
 
+from ._consumers import is_coroutine_function
 from .models import Job
 
 Work: TypeAlias = Job | Sequence[Job]
@@ -26,7 +26,7 @@ def around(handler: HandlerKind, within: Within) -> HandlerKind:
             f" not {type(handler).__name__}"
         )
     call = cast("Callable[[Work], Any]", handler)
-    if _answers_coroutine(handler):
+    if is_coroutine_function(handler):
 
         @wraps(call)
         async def run_coroutine(work: Work) -> object:
@@ -50,8 +50,3 @@ def around(handler: HandlerKind, within: Within) -> HandlerKind:
 def jobs_of(work: Work) -> Sequence[Job]:
     """The jobs that one call of a handler is for."""
     return [work] if isinstance(work, Job) else work
-
-
-def _answers_coroutine(handler: Callable[..., Any]) -> bool:
-    method = getattr(handler, "__call__", None)  # noqa: B004  an object's own, which may be one
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(method)

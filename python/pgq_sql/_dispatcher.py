@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from threading import TIMEOUT_MAX
 from typing import Any
 
 from ._conninfo import Connection
@@ -19,16 +20,14 @@ from ._leases import Leases
 from ._listener import Listener
 from ._log import log, note
 from ._looks import Source, shares
-from ._outage import UNREACHABLE, Outage, one_line
+from ._outage import Outage, one_line
 from ._outcomes import TOO_LARGE, outcome, tell
 from ._pace import Pace
 from ._runner import Runner, Unit, WorkerSide
-from ._settlements import Settlement, too_slow
-from ._watch import Unanswered, Watch
+from ._settlements import Settlement, too_slow, unreadable
+from ._trader import Trader
+from ._watch import Patience, Watch
 from .client import Client
-
-REFUSALS = 3
-"""After so many a claim is left to its lease: its end cannot be written."""
 
 
 class Dispatcher:
@@ -49,6 +48,7 @@ class Dispatcher:
         poll_interval: float,
         drain_timeout: float,
         watch: Watch,
+        patience: Patience,
         connect_listener: Callable[[], Connection] | None,
     ) -> None:
         self._counts = counts
@@ -67,14 +67,14 @@ class Dispatcher:
             name: Source(name, poll_interval, consumer) for name, consumer in consumers.items()
         }
         self._pace = Pace()
-        self._resume_at = 0.0
-        self._outage = Outage(log)
         self._watch = watch
-        self._exchange = Exchange(client, worker, make_job, watch)
+        outage = Outage(log)
+        self._exchange = Exchange(client, worker, make_job, patience)
         self._runner = start_runner(self)
-        self._leases = Leases(client, self._outage, self, self._watch)
+        self._leases = Leases(client, outage, self, watch, patience)
+        self._trader = Trader(self._exchange, self._leases, outage, self)
         self._listener = connect_listener and Listener(
-            client, connect_listener, self._outage, self._wake, self._watch
+            client, connect_listener, outage, self._wake, patience
         )
 
     # Called from other threads
@@ -115,9 +115,10 @@ class Dispatcher:
         with self._changed:
             if job.key not in self._held or any(one.job is job for one in self._finished):
                 return
+            # First, because what is finished is held no more.
+            self.in_vain(job)
             self._overrun.add(job.key)
             self._finish([too_slow(self._sources[job.queue].consumer, job)])
-        self.in_vain(job)
         if job._course.line is not None:
             # It holds the job's row, which would hold up its end, and all that is sent with it.
             job._course.line.cut()
@@ -157,14 +158,23 @@ class Dispatcher:
             self._begin(until_idle)
             self._work(until_idle)
             self._drain()
+        except Exception as error:
+            # Whoever waits for it may do so much later.
+            log.error("the worker ends: %s", one_line(error))
+            raise
         finally:
-            if self._now:
-                for unit in self._held.values():
-                    self._runner.cancel(unit)
-            else:
-                self._release_rest()
-            self._counts["left"] += len(self._held)
-            self._close()
+            try:
+                self._leave()
+            finally:
+                self._close()
+
+    def _leave(self) -> None:
+        if self._now:
+            for unit in self._held.values():
+                self._runner.cancel(unit)
+            self._counts["left"] += len(self._held) + len(self._finished)
+        else:
+            self._counts["left"] += self._release_rest()
 
     def _begin(self, until_idle: bool) -> None:
         """Check the schema; wait for a database that cannot be reached.
@@ -172,14 +182,9 @@ class Dispatcher:
         A queue that isn't there may be made yet; but who wants to see it empty is told.
         """
         while not self._stopping:
-            try:
-                self._exchange.check(self._sources if until_idle else ())
-            except UNREACHABLE as error:
-                self._pause(error)
-                self._sleep()
-            else:
-                self._outage.over("worker")
+            if self._trader.check(list(self._sources) if until_idle else []):
                 return
+            self._sleep()
 
     def _work(self, until_idle: bool) -> None:
         while not self._stopping:
@@ -192,7 +197,7 @@ class Dispatcher:
                     for source in self._sources.values():
                         source.look_again()
             asks = self._plan(last, bool(settlements))
-            self._trade(settlements, asks)
+            self._trader.trade(settlements, asks)
             if self._listener:
                 watched = (source.name for source in self._sources.values() if source.watched)
                 self._listener.watch(frozenset(watched))
@@ -206,27 +211,37 @@ class Dispatcher:
         for unit in self._runner.take_back():
             self.finished(unit, [Settlement(job, "release") for job in unit])
         ends = time.monotonic() + self._drain_timeout
-        while (self._held or self._finished) and not self._now and time.monotonic() < ends:
+        while self._alive and not self._now and time.monotonic() < ends:
             self._sleep(ends)
-            self._trade(self._take_finished(), [])
+            self._trader.trade(self._take_finished(), [])
 
-    def _release_rest(self) -> None:
-        """Give back what is not finished, at no cost: the answers of its handlers are too late."""
+    @property
+    def _alive(self) -> bool:
+        """Whether anything runs, or has an end that could still count."""
+        return bool(self._held) or any(not one.job.lost.is_set() for one in self._finished)
+
+    def _release_rest(self) -> int:
+        """Give back what is not finished, at no cost: the answers of its handlers are too late.
+
+        The answer is how many are left to their leases.
+        """
         settlements = self._take_finished()
         for unit in self._runner.take_back():
             self.finished(unit, [Settlement(job, "release") for job in unit])
         settlements += self._take_finished()
-        held = [job for key, unit in self._held.items() for job in unit if job.key == key]
-        for job in held:
-            self.in_vain(job)
-            settlements.append(Settlement(job, "release"))
+        for unit in {id(unit): unit for unit in self._held.values()}.values():
+            for job in unit:
+                if job.key in self._held:
+                    self.in_vain(job)
+                    settlements.append(Settlement(job, "release"))
         ours = self._ours(settlements)
         if ours:
-            self._trade(ours, [])
+            self._trader.trade(ours, [])
         # A handler may end just now; its claim was released all the same.
         left = [one for one in ours if one.answer is None]
         if left:
             log.warning("claims left to their leases, not settled: %d", len(left))
+        return len(left)
 
     def _close(self) -> None:
         patience = 0.0 if self._now else 5.0
@@ -245,11 +260,11 @@ class Dispatcher:
                 pause = min(self._next_act(), until) - time.monotonic()
                 if pause <= 0:
                     return
-                self._changed.wait(None if pause == math.inf else pause)
+                self._changed.wait(None if pause == math.inf else min(pause, TIMEOUT_MAX))
 
     def _next_act(self) -> float:
-        if self._resume_at > time.monotonic():
-            return self._resume_at
+        if self._trader.resume_at > time.monotonic():
+            return self._trader.resume_at
         if self._finished:
             return -math.inf
         if self._draining or self._free <= 0:
@@ -302,92 +317,40 @@ class Dispatcher:
                 ask.source.looking()
         return asks
 
-    # The database
+    # What the trader tells
 
-    def _trade(self, settlements: Sequence[Settlement], asks: Sequence[Ask]) -> None:
-        """Settle and claim; what fails comes back later, and stops nothing else."""
-        if not settlements and not asks:
-            return
-        sent_at = time.monotonic()
-        error = self._try(settlements, asks)
-        for ask in asks:
-            if ask.answered:
-                self._claimed(ask, sent_at)
-        self._settled([one for one in settlements if one.answer is not None])
-        if error is None:
-            return
-        open_settlements = [one for one in settlements if one.answer is None]
-        open_asks = [ask for ask in asks if not ask.answered]
-        if isinstance(error, UNREACHABLE):
-            for settlement in open_settlements:
-                settlement.sent = True
-        if isinstance(error, Unanswered) and self._answers():
-            error = TimeoutError("it waits for a lock that somebody holds")
-        if isinstance(error, UNREACHABLE):
-            self._pause(error)
-            self._put_back(open_settlements)
-            with self._changed:
-                for ask in open_asks:
-                    ask.source.look_again()
-        elif len(open_settlements) + len(open_asks) == 1:
-            self._refused(error, open_settlements, open_asks)
-        else:
-            # One of them is at fault: the others must not suffer for it.
-            for settlement in open_settlements:
-                self._trade([settlement], [])
-            for ask in open_asks:
-                self._trade([], [ask])
+    @property
+    def hurried(self) -> bool:
+        """Whether to try nothing any more."""
+        return self._now
 
-    def _try(self, settlements: Sequence[Settlement], asks: Sequence[Ask]) -> Exception | None:
-        try:
-            self._exchange.run(settlements, asks)
-        except Exception as error:
-            return error
-        self._outage.over("worker")
-        return None
-
-    def _answers(self) -> bool:
-        try:
-            self._exchange.check(())
-        except Exception:
-            return False
-        return True
-
-    def _pause(self, error: Exception) -> None:
-        self._resume_at = time.monotonic() + self._outage.failed("worker", error)
-
-    def _put_back(self, settlements: Sequence[Settlement]) -> None:
+    def put_back(self, settlements: Sequence[Settlement]) -> None:
+        """They are to be sent again."""
         self._leases.not_settled(one.job for one in settlements)
         self._finish(settlements)
 
-    def _refused(
-        self, error: Exception, settlements: Sequence[Settlement], asks: Sequence[Ask]
-    ) -> None:
-        """The one call that was made can't be carried out."""
-        for ask in asks:
-            with self._changed:
-                ask.source.failed()
-            if not ask.source.told:
-                ask.source.told = True
-                log.error("queue %s: cannot claim: %s", ask.source.name, one_line(error))
-        for settlement in settlements:
-            settlement.refused += 1
-            if settlement.refused < REFUSALS:
-                self._put_back([settlement])
-                continue
-            job = settlement.job
-            self._leases.drop([job])
-            with self._changed:
-                self._counts["lost"] += 1
-            note(logging.ERROR, job, ": cannot %s it: %s", settlement.verb, one_line(error))
+    def given_up(self, settlement: Settlement) -> None:
+        """It cannot be carried out, and is left to its lease."""
+        self._leases.drop([settlement.job])
+        with self._changed:
+            self._counts["lost"] += 1
 
-    def _claimed(self, ask: Ask, sent_at: float) -> None:
+    def claimed(self, ask: Ask, sent_at: float) -> None:
+        """Jobs have come, or none."""
+        if ask.source.told:
+            log.info("queue %s: can be claimed from", ask.source.name)
         with self._changed:
             ask.source.found(ask.n, len(ask.jobs), ask.due, ask.due_in)
             self._counts["claimed"] += len(ask.jobs)
         if not ask.jobs:
             return
         consumer, jobs = ask.source.consumer, ask.jobs
+        spoilt = [one for one in map(unreadable, jobs) if one is not None]
+        if spoilt:
+            bad = {one.job.key for one in spoilt}
+            jobs = [job for job in jobs if job.key not in bad]
+            self._leases.add([one.job for one in spoilt], sent_at)
+            self._finish(spoilt)
         make = self._make_batch if isinstance(consumer, BatchConsumer) else tuple
         units = [make(jobs[at : at + consumer.size]) for at in range(0, len(jobs), consumer.size)]
         with self._changed:
@@ -402,13 +365,13 @@ class Dispatcher:
             self._leases.add(jobs, sent_at)
             self._runner.submit(units)
 
-    def _settled(self, settlements: Sequence[Settlement]) -> None:
-        """Note the answers."""
+    def settled(self, settlements: Sequence[Settlement]) -> None:
+        """Answers have come."""
         too_large = [one for one in settlements if one.answer == TOO_LARGE]
         for settlement in too_large:
             note(logging.WARNING, settlement.job, ": its result is too large and not kept")
             settlement.result, settlement.answer = None, None
-        self._put_back(too_large)
+        self.put_back(too_large)
         ended = [one for one in settlements if one.answer is not None]
         self._leases.drop(one.job for one in ended)
         outcomes = Counter(map(outcome, ended))

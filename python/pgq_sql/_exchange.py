@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from ._jobs import HeldJob, claims
 from ._looks import Source
 from ._settlements import Settlement, Verb
 from ._sync.caller import Row
-from ._watch import Patience, Watch
+from ._watch import Patience
 from .client import Client
 from .errors import translated
 from .models import JOB_COLUMNS
@@ -43,10 +44,11 @@ class Exchange:
     """
 
     def __init__(
-        self, client: Client, worker: str, make_job: Callable[..., HeldJob], watch: Watch
+        self, client: Client, worker: str, make_job: Callable[..., HeldJob], patience: Patience
     ) -> None:
         self._client = client
-        self._patience = Patience(watch)
+        self._patience = patience
+        self._at_most = math.inf
         self._make_job = make_job
         self._worker = worker
         self._due_in = client._statements.fill(DUE_IN)
@@ -59,12 +61,18 @@ class Exchange:
             return False
         return True
 
-    def run(self, settlements: Sequence[Settlement], asks: Sequence[Ask]) -> None:
-        """Settle, then ask.
+    def run(
+        self,
+        settlements: Sequence[Settlement],
+        asks: Sequence[Ask],
+        at_most: float | None = None,
+    ) -> None:
+        """Settle, then ask; wait at most so many seconds for each answer.
 
         Acks and claims share one transaction and one commit. The other verbs, rarer, have
         their own: a transaction that locks rows by two statements could deadlock with a renewal.
         """
+        self._at_most = math.inf if at_most is None else at_most
         for one in settlements:
             if one.job._course.ended:
                 one.answer = "acked"
@@ -84,7 +92,11 @@ class Exchange:
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
-        with translated(), self._client._borrow() as conn, self._patience.with_(conn):
+        with (
+            translated(),
+            self._client._borrow() as conn,
+            self._patience.with_(conn, self._at_most),
+        ):
             yield conn
 
     def _settle(self, verb: Verb, group: Sequence[Settlement]) -> None:

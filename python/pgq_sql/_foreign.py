@@ -145,6 +145,8 @@ def _style(dialect: Any) -> str:
     if dialect.name != "postgresql":
         raise TypeError(f"conn must be on PostgreSQL, not {dialect.name}")
     style: str = dialect.paramstyle
+    if style not in _STYLES:
+        raise TypeError(f"conn has the paramstyle {style}, which is none of {', '.join(_STYLES)}")
     return style
 
 

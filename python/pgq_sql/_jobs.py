@@ -8,12 +8,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+import psycopg
+from psycopg.pq import TransactionStatus
+
 from ._conninfo import AnyConnection, Connection
 from ._joining import Joinable
 from ._line import Line
+from ._outage import UNREACHABLE
 from ._watch import Call, Patience
 from .client import Client
-from .errors import Closed, LeaseLost
+from .errors import Closed, InvalidState, LeaseLost
 from .models import Job
 
 
@@ -25,6 +29,12 @@ class Lost:
     def __init__(self) -> None:
         self._set = False
         self._event: threading.Event | None = None
+
+    def __bool__(self) -> bool:
+        return self._set
+
+    def __repr__(self) -> str:
+        return f"<lost: {self._set}>"
 
     def is_set(self) -> bool:
         """Whether it is."""
@@ -65,9 +75,11 @@ def ending(courses: Collection[Course]) -> Iterator[None]:
         course.ending = True
     try:
         yield
-    except BaseException:
-        for course in courses:
-            course.ending = False
+    except BaseException as error:
+        # Where only the answer got lost it may have been done: then its end is told `gone`.
+        if not isinstance(error, UNREACHABLE):
+            for course in courses:
+                course.ending = False
         raise
     for course in courses:
         course.ended = True
@@ -119,7 +131,7 @@ class RunningJob(HeldJob):
             conn.transaction(),
         ):
             client.require_lease(self.job_id, self.token, conn=conn)
-            with paused(call):
+            with theirs(call, conn):
                 yield conn
             end.enter_context(ending([self._course]))
             refuse_unless_acked([self], [client.ack(self.job_id, self.token, conn=conn)])
@@ -154,7 +166,7 @@ class Batch(tuple[RunningJob, ...]):
             ExitStack() as end,
             conn.transaction(),
         ):
-            with paused(call):
+            with theirs(call, conn):
                 yield conn
             end.enter_context(ending([job._course for job in self]))
             # Its row locks fence off every other run, as require_lease does for a single job.
@@ -170,12 +182,18 @@ def in_worker(hand: Hand[ClientKind] | None) -> Hand[ClientKind]:
 
 
 @contextmanager
-def cuttable(jobs: Iterable[HeldJob], conn: AnyConnection, patience: Patience) -> Iterator[Call]:
+def cuttable(jobs: Collection[HeldJob], conn: AnyConnection, patience: Patience) -> Iterator[Call]:
     """If the handler's time is over, its transaction must not hold up how the jobs end."""
+    if any(job._course.line is not None for job in jobs):
+        # Their row locks would wait for each other, and PostgreSQL would see no deadlock.
+        raise InvalidState("the job has a transaction already", hint="Do all in one.")
     with patience.with_(conn) as call:
         for job in jobs:
             job._course.line = call.line
         try:
+            # Looked at only now, so that whoever sets it meanwhile finds the line.
+            if lost := next((job for job in jobs if job.lost), None):
+                raise _lease_lost(lost, "The handler was told by job.lost.")
             yield call
         finally:
             for job in jobs:
@@ -183,13 +201,23 @@ def cuttable(jobs: Iterable[HeldJob], conn: AnyConnection, patience: Patience) -
 
 
 @contextmanager
-def paused(call: Call) -> Iterator[None]:
+def theirs(call: Call, conn: AnyConnection) -> Iterator[None]:
     """Around the handler's own statements, which may take as long as they like."""
     call.pause()
     try:
         yield
+    except psycopg.Rollback as error:
+        # psycopg would swallow it, and the handler go on as if all was done.
+        raise InvalidState(
+            "the transaction was rolled back", hint="To end the handler too, raise Retry."
+        ) from error
     finally:
         call.go_on()
+    if conn.info.transaction_status == TransactionStatus.IDLE:
+        raise InvalidState(
+            "the transaction was ended by the handler's own statement",
+            hint="The block ends it, together with the job.",
+        )
 
 
 def claims(jobs: Iterable[HeldJob]) -> tuple[list[int], list[int]]:
@@ -205,8 +233,8 @@ def refuse_unless_acked(jobs: Iterable[HeldJob], answers: Iterable[str]) -> None
     """Roll the transaction back if a lease has run out in it."""
     for job, answer in zip(jobs, answers, strict=True):
         if answer != "acked":
-            raise LeaseLost(
-                "the lease is lost",
-                detail=f"job {job.job_id}, token {job.token}",
-                hint="It ran out during the transaction, which is rolled back.",
-            )
+            raise _lease_lost(job, "It ran out during the transaction, which is rolled back.")
+
+
+def _lease_lost(job: HeldJob, hint: str) -> LeaseLost:
+    return LeaseLost("the lease is lost", detail=f"job {job.job_id}, token {job.token}", hint=hint)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from .errors import InvalidJson
 
@@ -36,6 +37,25 @@ def dumps(value: object) -> str:
 def loads(text: str) -> object:
     """Decode what the database answered."""
     return json.loads(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What stands for JSON that cannot be decoded, where that must not be an exception."""
+
+    error: BaseException
+
+
+def tolerant(loads: Loads) -> Loads:
+    """Answer Unreadable where `loads` raises: of many rows one must not spoil the others."""
+
+    def decode(text: str) -> object:
+        try:
+            return loads(text)
+        except Exception as error:
+            return Unreadable(error)
+
+    return decode
 
 
 def checked(dumps: Dumps) -> Callable[[object], str]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from ._jobs import HeldJob, claims
 from ._outage import Outage
-from ._watch import Patience, Watch
+from ._watch import Patience, Unanswered, Watch
 from .client import Client
 from .models import Extension
 
 SHARE = 1 / 3
 """Of a lease that may pass before it is renewed: two tries may fail."""
+HASTE = 1 / 30
+"""Of a lease to wait for the renewal of a few, when one of many has kept the others waiting."""
 
 
 @dataclass(slots=True)
@@ -39,7 +41,10 @@ class Lease:
     @property
     def due(self) -> float:
         """When to renew it; while it's being settled, never."""
-        return math.inf if self.settling else self.begins + self.length * SHARE
+        if self.settling or self.job._course.ending:
+            # Its row is locked by the transaction that acks it.
+            return math.inf
+        return self.begins + self.length * SHARE
 
 
 class Owner(Protocol):
@@ -62,12 +67,14 @@ class Leases:
     never seems longer than it is.
     """
 
-    def __init__(self, client: Client, outage: Outage, owner: Owner, watch: Watch) -> None:
+    def __init__(
+        self, client: Client, outage: Outage, owner: Owner, watch: Watch, patience: Patience
+    ) -> None:
         self._client = client
         self._outage = outage
         self._owner = owner
         self._watch = watch
-        self._patience = Patience(watch)
+        self._patience = patience
         self._leases: dict[tuple[int, int], Lease] = {}
         self._changed = threading.Condition()
         self._wakes_at = math.inf
@@ -136,22 +143,38 @@ class Leases:
     def _run(self) -> None:
         pause = 0.0
         while jobs := self._wait_for_due(pause):
-            sent_at = time.monotonic()
             try:
-                with self._client._borrow() as conn, self._patience.with_(conn, self._spare(jobs)):
-                    answers = self._client.heartbeat_many(*claims(jobs), conn=conn)
+                self._renew(jobs, self._shortest(jobs) * SHARE / 2)
             except Exception as error:
                 pause = self._outage.failed("leases", error)
             else:
                 pause = 0.0
                 self._outage.over("leases")
-                self._note(jobs, answers, sent_at)
 
-    def _spare(self, jobs: Sequence[HeldJob]) -> float:
-        """For how long to wait for an answer, so that there is time for another try."""
+    def _renew(self, jobs: Sequence[HeldJob], patience: float) -> None:
+        sent_at = time.monotonic()
+        try:
+            with self._client._borrow() as conn, self._patience.with_(conn, patience):
+                answers = self._client.heartbeat_many(*claims(jobs), conn=conn)
+        except Unanswered:
+            self._find_the_stuck(jobs)
+        else:
+            self._note(jobs, answers, sent_at)
+
+    def _find_the_stuck(self, jobs: Sequence[HeldJob]) -> None:
+        """Somebody holds the row of one of them: renew the others, half by half."""
+        haste = self._shortest(jobs) * HASTE
+        with self._client._borrow() as conn, self._patience.with_(conn, haste):
+            conn.execute("select")
+        if len(jobs) > 1:
+            middle = len(jobs) // 2
+            self._renew(jobs[:middle], haste)
+            self._renew(jobs[middle:], haste)
+
+    def _shortest(self, jobs: Sequence[HeldJob]) -> float:
         with self._changed:
             leases = [self._leases.get(job.key) for job in jobs]
-        return min((one.length * SHARE for one in leases if one), default=math.inf)
+        return min((one.length for one in leases if one), default=math.inf)
 
     def _wait_for_due(self, pause: float) -> list[HeldJob]:
         """The jobs to renew now; none: closed."""
@@ -174,21 +197,25 @@ class Leases:
     def _mark_over(self, now: float) -> float:
         """Tell whose lease or handler has run out of time; the answer is when the next one will."""
         upcoming = math.inf
+        over: list[tuple[Callable[[HeldJob], None], HeldJob]] = []
         with self._changed:
             for lease in self._leases.values():
                 # The database may still think otherwise, so the answer of the ack is what counts.
                 if lease.job.lost.is_set():
                     continue
                 if lease.ends <= now:
-                    self._owner.in_vain(lease.job)
+                    over.append((self._owner.in_vain, lease.job))
                 elif lease.limit <= now and not lease.finished:
-                    self._owner.overran(lease.job)
+                    over.append((self._owner.overran, lease.job))
                 else:
                     limit = math.inf if lease.finished else lease.limit
                     upcoming = min(upcoming, lease.ends, limit)
+        for tell, job in over:
+            tell(job)
         return upcoming
 
     def _note(self, jobs: Sequence[HeldJob], answers: Sequence[Extension], sent_at: float) -> None:
+        lost: list[HeldJob] = []
         with self._changed:
             for job, answer in zip(jobs, answers, strict=True):
                 lease = self._leases.get(job.key)
@@ -200,7 +227,9 @@ class Leases:
                         lease.settling = True
                         continue
                     del self._leases[job.key]
-                    self._owner.lost(job)
+                    lost.append(job)
                 else:
                     lease.begins = sent_at
                     lease.length = (answer.lease_until - answer.observed_at).total_seconds()
+        for job in lost:
+            self._owner.lost(job)

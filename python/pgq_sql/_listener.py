@@ -18,7 +18,7 @@ from psycopg.pq import ConnStatus
 from ._conninfo import Connection
 from ._log import log
 from ._outage import UNREACHABLE, Outage, one_line
-from ._watch import Patience, Watch
+from ._watch import Patience
 from .client import Client
 from .errors import InvalidState, QueueNotFound
 
@@ -44,13 +44,13 @@ class Listener:
         connect: Callable[[], Connection],
         outage: Outage,
         wake: Callable[[Collection[str]], None],
-        watch: Watch,
+        patience: Patience,
     ) -> None:
         self._client = client
         self._connect = connect
         self._outage = outage
         self._wake = wake
-        self._patience = Patience(watch)
+        self._patience = patience
         self._wanted: frozenset[str] = frozenset()
         self._closed = False
         self._told = False

@@ -102,8 +102,8 @@ class Source:
 
     def failed(self) -> None:
         """Look again much later: it cannot be looked into."""
-        # Nor along with an ack, which would fail with it.
-        self.empty = True
+        # Nor along with an ack, which would fail with it; nor is it waited for.
+        self.empty = self.idle = True
         self.next_look = time.monotonic() + jittered(self.poll_interval)
 
 

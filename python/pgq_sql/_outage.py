@@ -25,7 +25,8 @@ def jittered(seconds: float) -> float:
 
 def one_line(error: BaseException) -> str:
     """The error for a log: one line."""
-    detail = f" ({error.detail})" if isinstance(error, PgqError) and error.detail else ""
+    details = (error.detail, error.hint) if isinstance(error, PgqError) else ()
+    detail = f" ({'; '.join(filter(None, details))})" if any(details) else ""
     return " ".join(f"{type(error).__name__}: {error}{detail}".split())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from ._consumers import AnyConsumer, BatchConsumer
 from ._jobs import HeldJob
+from ._json import Unreadable
 
 Verb: TypeAlias = Literal["ack", "retry", "dead_letter", "release"]
 
@@ -68,17 +70,26 @@ class Settlement:
 def ended(consumer: AnyConsumer, jobs: Sequence[HeldJob], answer: object) -> list[Settlement]:
     """The handler has returned."""
     if not isinstance(consumer, BatchConsumer):
-        return [_acked(jobs[0], answer)]
+        return [_one(consumer, jobs[0], answer)]
     if answer is None:
         return [_acked(job, None) for job in jobs]
-    if not isinstance(answer, Sequence) or isinstance(answer, str) or len(answer) != len(jobs):
+    if not isinstance(answer, list | tuple) or len(answer) != len(jobs):
         found = f"{len(answer)} of them" if isinstance(answer, list) else type(answer).__name__
         error = TypeError(f"a batch handler answers None or {len(jobs)} results, not {found}")
         return failed(consumer, jobs, error)
-    return [
-        _judged(consumer, job, one) if isinstance(one, BaseException) else _acked(job, one)
-        for job, one in zip(jobs, answer, strict=True)
-    ]
+    return [_one(consumer, job, one) for job, one in zip(jobs, answer, strict=True)]
+
+
+def _one(consumer: AnyConsumer, job: HeldJob, answer: object) -> Settlement:
+    if isinstance(answer, BaseException):
+        return _judged(consumer, job, answer)
+    if isinstance(answer, type) or inspect.isgenerator(answer) or inspect.isawaitable(answer):
+        # Nothing of it has run: `raise Retry` forgotten, a yield, an await.
+        found = answer.__name__ if isinstance(answer, type) else type(answer).__name__
+        return _judged(
+            consumer, job, TypeError(f"the handler answered {found}, which is no result")
+        )
+    return _acked(job, answer)
 
 
 def failed(
@@ -86,6 +97,14 @@ def failed(
 ) -> list[Settlement]:
     """The handler has raised: what that means for its jobs."""
     return [_judged(consumer, job, error) for job in jobs]
+
+
+def unreadable(job: HeldJob) -> Settlement | None:
+    """How a job ends that no handler can be given: None if it can."""
+    for name, value in (("payload", job.payload), ("headers", job.headers)):
+        if isinstance(value, Unreadable):
+            return Settlement(job, "retry", f"its {name} cannot be read\n{error_text(value.error)}")
+    return None
 
 
 def too_slow(consumer: AnyConsumer, job: HeldJob) -> Settlement:
@@ -96,6 +115,9 @@ def too_slow(consumer: AnyConsumer, job: HeldJob) -> Settlement:
 
 
 def _acked(job: HeldJob, result: object) -> Settlement:
+    if job._course.ending and not job._course.ended:
+        # If it was committed this is told `gone`, which counts as done.
+        return Settlement(job, "retry", "its ack was not committed")
     return Settlement(job, "ack", result=None if job._course.ended else result)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self, TypeAlias
@@ -14,7 +15,7 @@ from typing import Any, Self, TypeAlias
 from psycopg import AsyncConnection
 
 from ._consumers import AnyConsumer, BatchConsumer, Consumer
-from ._jobs import Hand, HeldJob, claims, cuttable, ending, in_worker, paused, refuse_unless_acked
+from ._jobs import Hand, HeldJob, claims, cuttable, ending, in_worker, refuse_unless_acked, theirs
 from ._joining import AsyncJoinable
 from ._runner import Unit, WorkerSide
 from ._settlements import Settlement, ended, failed
@@ -38,7 +39,7 @@ class AsyncRunningJob(HeldJob):
             with cuttable([self], conn, patience) as call, ExitStack() as end:
                 async with conn.transaction():
                     await client.require_lease(self.job_id, self.token, conn=conn)
-                    with paused(call):
+                    with theirs(call, conn):
                         yield conn
                     end.enter_context(ending([self._course]))
                     answer = await client.ack(self.job_id, self.token, conn=conn)
@@ -66,7 +67,7 @@ class AsyncBatch(tuple[AsyncRunningJob, ...]):
         async with client._borrow() as conn:
             with cuttable(self, conn, patience) as call, ExitStack() as end:
                 async with conn.transaction():
-                    with paused(call):
+                    with theirs(call, conn):
                         yield conn
                     end.enter_context(ending([job._course for job in self]))
                     answers = await client.ack_many(*claims(self), conn=conn)
@@ -109,7 +110,7 @@ class HandlerTasks:
     def submit(self, units: Iterable[Unit]) -> None:
         """Run these, in this order, when there is room."""
         self._waiting.extend(units)
-        self._loop.call_soon_threadsafe(self._begin)
+        self._soon(self._begin)
 
     def take_back(self) -> list[Unit]:
         """Those that have not begun; they will not run."""
@@ -123,7 +124,12 @@ class HandlerTasks:
 
     def cancel(self, unit: Unit) -> None:
         """Cancel its task."""
-        self._loop.call_soon_threadsafe(self._cancel, unit[0].key)
+        self._soon(self._cancel, unit[0].key)
+
+    def _soon(self, function: Callable[..., None], *arguments: object) -> None:
+        # A loop that was closed meanwhile runs nothing any more.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def close(self, patience: float) -> None:
         """Nothing to do in the dispatcher's thread: see `gone`."""
@@ -163,14 +169,14 @@ class HandlerTasks:
         consumer = self._consumers[unit[0].queue]
         self._worker.begins(unit)
         try:
-            answer = await consumer.handler(
-                unit if isinstance(consumer, BatchConsumer) else unit[0]
-            )
+            answer = consumer.handler(unit if isinstance(consumer, BatchConsumer) else unit[0])
+            if inspect.isawaitable(answer):
+                answer = await answer
+            return ended(consumer, unit, answer)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and unit[0].key in self._cancelled:
                 return _released(unit)
             return failed(consumer, unit, error)
-        return ended(consumer, unit, answer)
 
 
 def _released(unit: Unit) -> list[Settlement]:
@@ -180,15 +186,24 @@ def _released(unit: Unit) -> list[Settlement]:
 def in_thread(function: Callable[[], None], name: str) -> asyncio.Future[None]:
     """Run it in a thread of its own: those of the loop are few, and the application's."""
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
+    done: asyncio.Future[None] = loop.create_future()
 
     def run() -> None:
+        error: BaseException | None = None
         try:
             function()
-        except BaseException as error:
-            loop.call_soon_threadsafe(ended.set_exception, error)
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, error)
+
+    def settle(error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
         else:
-            loop.call_soon_threadsafe(ended.set_result, None)
+            done.set_exception(error)
 
     threading.Thread(target=run, name=name, daemon=True).start()
-    return ended
+    return done

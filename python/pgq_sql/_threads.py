@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import queue
 import threading
 import time
@@ -66,6 +67,9 @@ class HandlerThreads:
         self._worker.begins(unit)
         try:
             answer = consumer.handler(unit if isinstance(consumer, BatchConsumer) else unit[0])
+            if inspect.iscoroutine(answer):
+                answer.close()
+                raise TypeError("a coroutine function needs an AsyncWorker")
+            return ended(consumer, unit, answer)
         except BaseException as error:
             return failed(consumer, unit, error)
-        return ended(consumer, unit, answer)

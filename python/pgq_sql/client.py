@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import _async, _sync
+from ._conninfo import of_pool
 
 
 class Client(_sync.Producing, _sync.Consuming, _sync.Controlling, _sync.Looking):
@@ -33,12 +34,6 @@ class AsyncClient(_async.Producing, _async.Consuming, _async.Controlling, _async
 
     def _blocking(self) -> Client:
         """A `Client` of the same database, schema and JSON, with connections of its own."""
-        conninfo = self._conninfo
-        if not isinstance(conninfo, str | None):
-            # A pool's: it may also be a function that computes one.
-            conninfo = getattr(conninfo, "conninfo", None)
-            if not isinstance(conninfo, str):
-                raise TypeError(
-                    "the pool does not tell its connection string: give it to the client"
-                )
+        pool = self._conninfo
+        conninfo = pool if isinstance(pool, str | None) else of_pool(pool)
         return Client(conninfo, schema=self.schema, dumps=self._dumps, loads=self._loads)

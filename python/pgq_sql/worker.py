@@ -22,6 +22,7 @@ from ._conninfo import Connection, complete
 from ._consumers import Handlers, consumers, refuse_coroutines
 from ._dispatcher import Dispatcher
 from ._jobs import Batch, Hand, HeldJob, RunningJob
+from ._log import log
 from ._runner import Runner, Unit, WorkerSide
 from ._tasks import AsyncBatch, AsyncHandlers, AsyncRunningJob, HandlerTasks, in_thread
 from ._threads import HandlerThreads
@@ -43,7 +44,11 @@ class Report:
     lost: int = 0
     """Ended by somebody else, or by the lease."""
     left: int = 0
-    """Claims that were not finished when the worker ended."""
+    """Left to their leases when the worker ended: nobody could be told their end."""
+
+
+CONNECTIONS = 3
+"""What a worker needs to talk: for claims and acks, for renewals, for the listener's trial."""
 
 
 class _Worker:
@@ -62,6 +67,8 @@ class _Worker:
         listen: bool,
         listener_dsn: str | None,
     ) -> None:
+        if not isinstance(client, Client):
+            raise TypeError(f"a Worker needs a Client, not {type(client).__name__}")
         if not handlers:
             raise InvalidArgument("a worker needs a handler")
         if concurrency < 1 or prefetch < 0:
@@ -110,11 +117,14 @@ class _Worker:
             if self._dispatcher is not None:
                 raise Closed("the worker is running already", hint="Make another Worker.")
             watch = Watch()
+            patience = Patience(watch)
+            # Its own, because handlers may have taken all of the client's for themselves.
+            self._talk = self._client._apart(CONNECTIONS, patience.with_)
             self._dispatcher = Dispatcher(
-                self._client,
+                self._talk,
                 self._consumers,
                 start_runner,
-                partial(job_kind, _hand=Hand(transactions, Patience(watch))),
+                partial(job_kind, _hand=Hand(transactions, patience)),
                 batch_kind,
                 self._counts,
                 worker=self.worker,
@@ -123,20 +133,24 @@ class _Worker:
                 poll_interval=self._poll_interval,
                 drain_timeout=self._drain_timeout,
                 watch=watch,
+                patience=patience,
                 connect_listener=self._connect_listener if self._listen else None,
             )
             if self._stopping:
                 self._dispatcher.stop(self._now)
+            queues = ", ".join(self._consumers)
+            log.info("worker %s: queues %s; concurrency %d", self.worker, queues, self._concurrency)
             return self._dispatcher
 
     def _end(self) -> None:
+        self._talk._source.close()
         with self._lock:
             self._dispatcher = None
             self._closed = self._stopping
 
     def _connect_listener(self) -> Connection:
         if self._listener_dsn is None:
-            return self._client._connect()
+            return self._talk._connect()
         return psycopg.connect(self._listener_dsn, autocommit=True)
 
     @contextmanager
@@ -149,7 +163,8 @@ class _Worker:
             yield
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                # None: it was set by something that is not Python.
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 class Worker(_Worker):
@@ -239,6 +254,8 @@ class AsyncWorker(_Worker):
         listen: bool = True,
         listener_dsn: str | None = None,
     ) -> None:
+        if not isinstance(client, AsyncClient):
+            raise TypeError(f"an AsyncWorker needs an AsyncClient, not {type(client).__name__}")
         self._source = client
         super().__init__(
             client._blocking(),
@@ -263,18 +280,25 @@ class AsyncWorker(_Worker):
             dispatcher = self._begin(tasks.start, AsyncRunningJob, AsyncBatch, transactions)
             running = in_thread(partial(dispatcher.run, until_idle), "pgq-dispatcher")
             try:
-                await asyncio.shield(running)
-            except asyncio.CancelledError:
-                self.stop(now=True)
-                await running
-                raise
+                await self._ended(running)
             finally:
                 self._end()
                 await tasks.gone()
                 await transactions._source.close()
-                self._client.close()
-                self._client = self._source._blocking()
         return self.report
+
+    async def _ended(self, running: asyncio.Future[None]) -> None:
+        """Wait for the dispatcher, however often that is cancelled."""
+        cancelled: asyncio.CancelledError | None = None
+        while not running.done():
+            try:
+                await asyncio.shield(running)
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self.stop(now=True)
+        running.result()
+        if cancelled is not None:
+            raise cancelled
 
     @contextmanager
     def _loop_signals(self) -> Iterator[None]:

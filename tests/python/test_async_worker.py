@@ -207,7 +207,7 @@ class TestStop:
         assert ends == ["ended"]
         assert report.acked == 0
         if how == "drain_timeout":
-            assert report == Report(claimed=1, released=1, left=1)
+            assert report == Report(claimed=1, released=1)
             assert scalar(conn, "select attempt from pgq_sql.jobs") == 0
 
     def test_a_signal(self, database: str) -> None:

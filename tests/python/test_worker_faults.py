@@ -143,7 +143,7 @@ class TestLeases:
         with running(worker):
             gate.wait(1)
             with monkeypatch.context() as away:
-                away.setattr(client._source, "connection", unreachable)
+                away.setattr(worker._talk._source, "connection", unreachable)
                 # The handler is told, though nobody could be asked.
                 assert gate.jobs[0].lost.wait(PATIENCE)
             gate.open.set()
@@ -236,27 +236,24 @@ class TestSessions:
         tries = iter(range(6))
         connect = OwnConnections.connect
 
-        def late(source: OwnConnections) -> psycopg.Connection[Any]:
-            return unreachable() if next(tries, None) is not None else connect(source)
+        def late(source: OwnConnections, *guard: Any) -> psycopg.Connection[Any]:
+            return unreachable() if next(tries, None) is not None else connect(source, *guard)
 
         monkeypatch.setattr(OwnConnections, "connect", late)
-        client._source.close()
-        client._source = OwnConnections(client._source._conninfo)  # type: ignore[attr-defined]
         record = Record()
         caplog.set_level(logging.INFO, "pgq_sql.worker")
         with running(Worker(client, {"q": record})):
             record.wait(1)
-            wait_until(lambda: messages(caplog.records, logging.INFO))
-        client._source.close()
+            wait_until(lambda: len(messages(caplog.records, logging.INFO)) == 2)
         assert len(messages(caplog.records, logging.WARNING)) == 1
-        (message,) = messages(caplog.records, logging.INFO)
+        _, message = messages(caplog.records, logging.INFO)
         assert message.startswith("database: answers again after")
 
     def test_stops_while_the_database_is_away(self) -> None:
         with Client("host=/nowhere") as client:
             worker = Worker(client, {"q": Record()})
             with running(worker):
-                wait_until(lambda: worker._dispatcher and worker._dispatcher._outage._failures)
+                wait_until(lambda: worker._dispatcher and worker._dispatcher._trader.resume_at)
 
 
 def test_outage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import os
 from asyncio import Condition
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+)
+from typing import Any, Protocol, TypeAlias
 
 from psycopg import AsyncConnection, AsyncCursor
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
 from .._conninfo import AsyncPool, check_pool, complete, lives
+from ..errors import InvalidState
+
+Guard: TypeAlias = Callable[[AsyncConnection[Any]], AbstractContextManager[object]]
+"""Put around what is asked on a new connection, which may never answer."""
+
+
+class OwnConnection(AsyncConnection[Any]):
+    """A connection that nobody else uses for calls, which may so share a cursor."""
+
+    calls: AsyncCursor[Any] | None = None
+
+
+class Connect(Protocol):
+    """Makes connections."""
+
+    async def __call__(self, guard: Guard) -> OwnConnection: ...
 
 
 class Source(Protocol):
@@ -22,7 +43,7 @@ class Source(Protocol):
         """Lend a connection; it is ours until the context ends."""
         ...
 
-    async def connect(self) -> AsyncConnection[Any]:
+    async def connect(self, guard: Guard = nullcontext) -> OwnConnection:
         """Make another connection to the same database, for the caller to close."""
         ...
 
@@ -30,17 +51,13 @@ class Source(Protocol):
         """Lend no more."""
 
 
-class OwnConnection(AsyncConnection[Any]):
-    """A connection that nobody else uses for calls, which may so share a cursor."""
-
-    calls: AsyncCursor[Any] | None = None
-
-
-async def _connect(conninfo: str) -> OwnConnection:
+async def open_connection(conninfo: str, guard: Guard = nullcontext) -> OwnConnection:
+    """A new autocommit connection."""
     conn = await OwnConnection.connect(conninfo, autocommit=True)
     try:
-        cursor = await conn.execute("select pg_backend_pid()")
-        (pid,) = await cursor.fetchone() or (None,)
+        with guard(conn):
+            cursor = await conn.execute("select pg_backend_pid()")
+            (pid,) = await cursor.fetchone() or (None,)
     except BaseException:
         await conn.close()
         raise
@@ -53,9 +70,10 @@ async def _connect(conninfo: str) -> OwnConnection:
 class OwnConnections:
     """Autocommit connections, opened when needed and kept for the next call."""
 
-    def __init__(self, conninfo: str, limit: int = 8) -> None:
-        self._conninfo = conninfo
+    def __init__(self, connect: Connect, limit: int, *, waits: bool = True) -> None:
+        self._connect = connect
         self._limit = limit
+        self._waits = waits
         self._lent = 0
         self._idle: list[AsyncConnection[Any]] = []
         self._closed = False
@@ -72,8 +90,8 @@ class OwnConnections:
         finally:
             await self._give_back(conn)
 
-    async def connect(self) -> AsyncConnection[Any]:
-        return await _connect(self._conninfo)
+    async def connect(self, guard: Guard = nullcontext) -> OwnConnection:
+        return await self._connect(guard)
 
     async def close(self) -> None:
         async with self._changed:
@@ -89,7 +107,17 @@ class OwnConnections:
                 # A forked child that used its parent's connections would mix up both.
                 self._idle, self._lent, self._process = [], 0, os.getpid()
             while self._lent >= self._limit:
-                await self._changed.wait()
+                if not self._waits:
+                    raise InvalidState(
+                        f"all {self._limit} connections of the handlers are in use",
+                        hint="Does one of them hold several transactions at once?",
+                    )
+                try:
+                    await self._changed.wait()
+                except BaseException:
+                    # Whoever was cancelled may have taken the word that was meant for another.
+                    self._changed.notify()
+                    raise
             self._lent += 1
             while self._idle:
                 conn = self._idle.pop()
@@ -116,6 +144,7 @@ class PoolConnections:
     def __init__(self, pool: AsyncPool) -> None:
         check_pool(pool, "AsyncConnectionPool")
         self._pool = pool
+        self._conninfo: str | None = None
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
@@ -127,11 +156,14 @@ class PoolConnections:
                 # After a restart of the server all of them are: one failure for each is too many.
                 await conn.close()
 
-    async def connect(self) -> AsyncConnection[Any]:
-        # Ask a connection where it leads: a pool may compute its connection string.
-        async with self._pool.connection() as conn:
-            conninfo = make_conninfo(conn.info.dsn, password=conn.info.password or None)
-        return await _connect(complete(conninfo))
+    async def connect(self, guard: Guard = nullcontext) -> OwnConnection:
+        if self._conninfo is None:
+            # Ask a connection where it leads: a pool may compute its connection string. Only once,
+            # because handlers may hold all of them later.
+            async with self._pool.connection() as conn:
+                password = conn.info.password or None
+                self._conninfo = complete(make_conninfo(conn.info.dsn, password=password))
+        return await open_connection(self._conninfo, guard)
 
     async def close(self) -> None:
         pass

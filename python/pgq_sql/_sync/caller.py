@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -18,9 +19,20 @@ from .._foreign import Reader, texts
 from .._joining import Joinable, joined
 from .._statements import Statements
 from ..errors import Closed, from_database
-from .connections import OwnConnection, OwnConnections, PoolConnections, Source
+from .connections import (
+    Guard,
+    OwnConnection,
+    OwnConnections,
+    PoolConnections,
+    Source,
+    open_connection,
+)
 
 Row: TypeAlias = tuple[Any, ...]
+
+
+LIMIT = 8
+"""Connections of a client at a time; who wants more hands in a pool."""
 
 
 class Caller:
@@ -40,7 +52,7 @@ class Caller:
         self._loaders = loaders(loads or _json.loads)
         self._reader = Reader(loads or _json.loads)
         self._source: Source = (
-            OwnConnections(complete(conninfo))
+            OwnConnections(partial(open_connection, complete(conninfo)), LIMIT)
             if conninfo is None or isinstance(conninfo, str)
             else PoolConnections(conninfo)
         )
@@ -50,7 +62,19 @@ class Caller:
         """The same with connections of its own, so many; a pool that was handed in is shared."""
         twin = copy.copy(self)
         if isinstance(self._conninfo, str | None):
-            twin._source = OwnConnections(complete(self._conninfo), limit)
+            connect = partial(open_connection, complete(self._conninfo))
+            twin._source = OwnConnections(connect, limit, waits=False)
+        return twin
+
+    def _apart(self, limit: int, guard: Guard) -> Self:
+        """The same with connections of its own, so many, wherever this one's come from.
+
+        What cannot be decoded is `Unreadable`.
+        """
+        twin = copy.copy(self)
+        connect = self._source.connect
+        twin._source = OwnConnections(lambda _: connect(guard), limit)
+        twin._loaders = loaders(_json.tolerant(self._loads or _json.loads))
         return twin
 
     def close(self) -> None:
@@ -76,7 +100,7 @@ class Caller:
         with self._source.connection() as own:
             yield own
 
-    def _connect(self) -> Connection[Any]:
+    def _connect(self) -> OwnConnection:
         """A new autocommit connection, which the caller closes."""
         self._refuse_if_closed()
         return self._source.connect()

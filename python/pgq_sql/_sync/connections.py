@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+)
 from threading import Condition
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from psycopg import Connection, Cursor
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
 from .._conninfo import Pool, check_pool, complete, lives
+from ..errors import InvalidState
+
+Guard: TypeAlias = Callable[[Connection[Any]], AbstractContextManager[object]]
+"""Put around what is asked on a new connection, which may never answer."""
+
+
+class OwnConnection(Connection[Any]):
+    """A connection that nobody else uses for calls, which may so share a cursor."""
+
+    calls: Cursor[Any] | None = None
+
+
+class Connect(Protocol):
+    """Makes connections."""
+
+    def __call__(self, guard: Guard) -> OwnConnection: ...
 
 
 class Source(Protocol):
@@ -22,7 +42,7 @@ class Source(Protocol):
         """Lend a connection; it is ours until the context ends."""
         ...
 
-    def connect(self) -> Connection[Any]:
+    def connect(self, guard: Guard = nullcontext) -> OwnConnection:
         """Make another connection to the same database, for the caller to close."""
         ...
 
@@ -30,17 +50,13 @@ class Source(Protocol):
         """Lend no more."""
 
 
-class OwnConnection(Connection[Any]):
-    """A connection that nobody else uses for calls, which may so share a cursor."""
-
-    calls: Cursor[Any] | None = None
-
-
-def _connect(conninfo: str) -> OwnConnection:
+def open_connection(conninfo: str, guard: Guard = nullcontext) -> OwnConnection:
+    """A new autocommit connection."""
     conn = OwnConnection.connect(conninfo, autocommit=True)
     try:
-        cursor = conn.execute("select pg_backend_pid()")
-        (pid,) = cursor.fetchone() or (None,)
+        with guard(conn):
+            cursor = conn.execute("select pg_backend_pid()")
+            (pid,) = cursor.fetchone() or (None,)
     except BaseException:
         conn.close()
         raise
@@ -53,9 +69,10 @@ def _connect(conninfo: str) -> OwnConnection:
 class OwnConnections:
     """Autocommit connections, opened when needed and kept for the next call."""
 
-    def __init__(self, conninfo: str, limit: int = 8) -> None:
-        self._conninfo = conninfo
+    def __init__(self, connect: Connect, limit: int, *, waits: bool = True) -> None:
+        self._connect = connect
         self._limit = limit
+        self._waits = waits
         self._lent = 0
         self._idle: list[Connection[Any]] = []
         self._closed = False
@@ -72,8 +89,8 @@ class OwnConnections:
         finally:
             self._give_back(conn)
 
-    def connect(self) -> Connection[Any]:
-        return _connect(self._conninfo)
+    def connect(self, guard: Guard = nullcontext) -> OwnConnection:
+        return self._connect(guard)
 
     def close(self) -> None:
         with self._changed:
@@ -89,7 +106,17 @@ class OwnConnections:
                 # A forked child that used its parent's connections would mix up both.
                 self._idle, self._lent, self._process = [], 0, os.getpid()
             while self._lent >= self._limit:
-                self._changed.wait()
+                if not self._waits:
+                    raise InvalidState(
+                        f"all {self._limit} connections of the handlers are in use",
+                        hint="Does one of them hold several transactions at once?",
+                    )
+                try:
+                    self._changed.wait()
+                except BaseException:
+                    # Whoever was cancelled may have taken the word that was meant for another.
+                    self._changed.notify()
+                    raise
             self._lent += 1
             while self._idle:
                 conn = self._idle.pop()
@@ -116,6 +143,7 @@ class PoolConnections:
     def __init__(self, pool: Pool) -> None:
         check_pool(pool, "ConnectionPool")
         self._pool = pool
+        self._conninfo: str | None = None
 
     @contextmanager
     def connection(self) -> Iterator[Connection[Any]]:
@@ -127,11 +155,14 @@ class PoolConnections:
                 # After a restart of the server all of them are: one failure for each is too many.
                 conn.close()
 
-    def connect(self) -> Connection[Any]:
-        # Ask a connection where it leads: a pool may compute its connection string.
-        with self._pool.connection() as conn:
-            conninfo = make_conninfo(conn.info.dsn, password=conn.info.password or None)
-        return _connect(complete(conninfo))
+    def connect(self, guard: Guard = nullcontext) -> OwnConnection:
+        if self._conninfo is None:
+            # Ask a connection where it leads: a pool may compute its connection string. Only once,
+            # because handlers may hold all of them later.
+            with self._pool.connection() as conn:
+                password = conn.info.password or None
+                self._conninfo = complete(make_conninfo(conn.info.dsn, password=password))
+        return open_connection(self._conninfo, guard)
 
     def close(self) -> None:
         pass

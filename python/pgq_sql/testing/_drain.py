@@ -15,7 +15,7 @@ from .._jobs import Batch, Hand, HeldJob, RunningJob
 from .._leases import Leases
 from .._looks import Source
 from .._outage import Outage
-from .._outcomes import TOO_LARGE
+from .._outcomes import TOO_LARGE, outcome
 from .._settlements import DeadLetter, Retry, Settlement, Snooze, ended, failed
 from .._tasks import AsyncBatch, AsyncHandlers, AsyncRunningJob
 from .._watch import Patience, Watch
@@ -184,10 +184,11 @@ class _Bench:
         self.consumers: Mapping[str, AnyConsumer] = worker._consumers
         self._sources = [Source(name, PATIENCE, one) for name, one in self.consumers.items()]
         self._watch = Watch()
-        make_job = partial(job_kind, _hand=Hand(transactions, Patience(self._watch)))
-        self._exchange = Exchange(self._client, worker.worker, make_job, self._watch)
+        patience = Patience(self._watch)
+        make_job = partial(job_kind, _hand=Hand(transactions, patience))
+        self._exchange = Exchange(self._client, worker.worker, make_job, patience)
         # A handler may stop at a breakpoint for longer than its lease.
-        self._leases = Leases(self._client, Outage(log), self, self._watch)
+        self._leases = Leases(self._client, Outage(log), self, self._watch, patience)
 
     def claim(self) -> HeldJob | None:
         """The next job to run; None: it is enough."""
@@ -254,8 +255,7 @@ class _Bench:
             _leave_out_result(settlement, "is too large")
             self._exchange.run([settlement], [])
         self._leases.drop([job])
-        answer = settlement.answer
-        return "lost" if answer is None or answer == "gone" else answer
+        return outcome(settlement)
 
 
 def _leave_out_result(settlement: Settlement, why: str) -> None:
