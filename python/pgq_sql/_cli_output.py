@@ -154,13 +154,12 @@ def grid(
             columns.remove(one)
     widths = [one.width for one in columns]
     room = width - GAP * (len(columns) - 1)
-    wraps = sum(widths) > room
-    if wraps:
+    if sum(widths) > room:
         widths = _narrowed(columns, room)
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
     for one, size in zip(columns, widths, strict=True):
         table.add_column(
-            Text(one.name.replace(" ", "\n") if wraps else one.name, style="bold"),
+            Text(one.name if len(one.name) <= size else one.name.replace(" ", "\n"), style="bold"),
             justify="right" if one.number else "left",
             overflow="fold" if whole else "ellipsis",
             no_wrap=not whole,

@@ -39,6 +39,9 @@ def buried(client: Client, *payloads: object) -> list[int]:
 @pytest.mark.parametrize(
     "command",
     [
+        "create",
+        "create new --max-attempts x",
+        "create new --keep-done 3",
         "redrive",
         "redrive 1 --queue mails",
         "redrive 1 -n 1",
@@ -69,6 +72,23 @@ def test_wrong_usage(command: str, database: str, client: Client) -> None:
     assert (left.job_id, left.state) == (job, "dead")
 
 
+def test_create(database: str, client: Client) -> None:
+    assert pgq(database, "create", "new").out == 'queue "new" made\n'
+    same = pgq(database, "create", "new", "--max-attempts", "9").out
+    assert same == 'queue "new" was there already, and stays as it is\n'
+    options = ("--max-attempts", "3", "--visibility-timeout", "2m", "--keep-done", "7d")
+    told = pgq(database, "create", "all", *options, "--dead-letter-queue", "new", "--json").out
+    assert json.loads(told) == {"queue": "all", "made": True}
+    told = pgq(database, "create", "all", "--json").out
+    assert json.loads(told) == {"queue": "all", "made": False}
+    queues = {one["queue"]: one for one in json.loads(pgq(database, "queues", "--json").out)}
+    names = ("max_attempts", "visibility_timeout", "keep_done", "dead_letter_queue")
+    assert [queues["all"][name] for name in names] == [3, 120, 604800, "new"]
+    assert queues["new"]["max_attempts"] == queues["idle"]["max_attempts"]
+    refused = pgq(database, "create", "bad", "--max-attempts", "-1", fails=True)
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+
+
 def test_redrive(database: str, client: Client) -> None:
     def told(*arguments: str) -> Any:
         return json.loads(pgq(database, "redrive", *arguments, "--json").out)
@@ -76,6 +96,8 @@ def test_redrive(database: str, client: Client) -> None:
     first, second, third = buried(client, 1, 2, 3)
     tried = told(str(second), str(first), "--dry-run")
     assert [one["job_id"] for one in tried] == [second, first]
+    shown = pgq(database, "redrive", "-q", "mails", "-n", "1", "--dry-run").out
+    assert shown.splitlines()[1].split(maxsplit=1) == [str(first), "would be redriven"]
     assert len(client.list_jobs(state="dead")) == 3
     assert told(str(second), str(first)) == tried
     assert pgq(database, "redrive", "-q", "mails", "-n", "5").out.split() == [
@@ -83,9 +105,11 @@ def test_redrive(database: str, client: Client) -> None:
     ]
     assert {job.state for job in client.list_jobs()} == {"ready"}
     assert told("--queue", "mails") == []
+    none = pgq(database, "redrive", "--queue", "mails")
+    assert (none.out, none.err) == ("", "no dead jobs\n")
     refused = pgq(database, "redrive", str(first), fails=True)
     assert refused.code == 1
-    assert refused.err.startswith(f"pgq: no such dead job. job {first}. ")
+    assert refused.err.startswith(f"pgq: no such dead job: job {first}. ")
     assert refused.err.count("\n") == 1
 
 
@@ -163,6 +187,9 @@ def test_redrive_letters(monkeypatch: pytest.MonkeyPatch, database: str, client:
     assert [(one["letter_id"], one["queue"], one["job_id"]) for one in tried] == [
         (letter, "mails", None) for letter in letters
     ]
+    shown = pgq(database, "redrive", "--letters", "idle", "--dry-run").out.splitlines()
+    assert shown[0].split(maxsplit=1) == ["letter", "would come back in"]
+    assert shown[1].split() == [str(letters[0]), "mails"]
     (first,) = told("-n", "1")
     assert (first["ordinal"], first["letter_id"]) == (1, letters[0])
     assert [job.payload for job in client.list_jobs(queue="mails")] == ["a"]

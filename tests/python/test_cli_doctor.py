@@ -93,7 +93,7 @@ def test_clocks(monkeypatch: pytest.MonkeyPatch, database: str, client: Client) 
 def test_notifications_that_do_not_arrive(
     monkeypatch: pytest.MonkeyPatch, database: str, client: Client
 ) -> None:
-    monkeypatch.setattr(_cli_doctor, "PATIENCE", 0.1)
+    monkeypatch.setattr(_cli_doctor, "HEARS_WITHIN", 0.1)
     monkeypatch.setattr(_cli_doctor, "client_rows", lambda *_: [])
     (found,) = _cli_doctor._notifications(client)
     assert (found.severity, found.finding) == ("warning", "no notifications")
@@ -113,10 +113,15 @@ def test_through_a_pooler(
     server: Server,
     database: str,
 ) -> None:
-    monkeypatch.setattr(_cli_doctor, "PATIENCE", patience)
-    with Pgbouncer(server, mode) as pooler:
-        found = doctor(pooler.dsn(dbname_of(database)))
+    monkeypatch.setattr(_cli_doctor, "HEARS_WITHIN", patience)
+    with Pgbouncer(server, mode, size=2) as pooler:
+        dsn = pooler.dsn(dbname_of(database))
+        found = doctor(dsn)
+        # Nothing stays behind in the sessions that others go on with.
+        with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as conn:
+            left = conn.execute("select pg_listening_channels()").fetchall()
     assert [one["finding"] for one in found] == told
+    assert left == []
 
 
 def test_listen_refused(monkeypatch: pytest.MonkeyPatch, database: str, client: Client) -> None:

@@ -144,7 +144,15 @@ class TestEnqueue:
     def test_a_refusal_is_one_line(self, database: str) -> None:
         told = pgq(database, "enqueue", "nope", fails=True)
         assert told.code == 1
-        assert told.err == 'pgq: no such queue. queue "nope". Make it with create_queue.\n'
+        assert told.err == 'pgq: no such queue: queue "nope". Make it with: pgq create nope\n'
+        told = pgq(database, "enqueue", "no; $pe", fails=True)
+        assert told.err.endswith("Make it with: pgq create 'no; $pe'\n")
+
+    def test_an_empty_text_is_no_payload(self, database: str, client: Client) -> None:
+        told = pgq(database, "enqueue", "mails", "", fails=True)
+        assert told.code == 2
+        assert "PAYLOAD: not JSON" in told.err
+        assert client.list_jobs() == []
 
 
 @pytest.mark.parametrize(

