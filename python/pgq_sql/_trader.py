@@ -104,7 +104,7 @@ class Trader:
             self._owner.put_back(settlements)
             return
         if isinstance(error, Unanswered) and self._answers():
-            error = TimeoutError("it waits for a lock that somebody holds")
+            error = TimeoutError("no answer, though others get theirs: who holds a lock?")
             away, patience = False, ALONE
         if away:
             self._pause(error)
