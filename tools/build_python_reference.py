@@ -28,8 +28,7 @@ HEAD = """\
 # Python reference
 
 What each call does is said in full in the [SQL reference](sql.md), under the same name. What is not
-on this page is not for callers, and may change at any time. Types are written as in the code; what
-cannot be imported, such as `Joinable`, is what the text says it is.
+on this page is not for callers, and may change at any time. Types are written as in the code.
 
 """
 
@@ -66,7 +65,9 @@ def public(module: ModuleType) -> dict[str, Any]:
 def render() -> str:
     """The page."""
     package = importlib.import_module("pgq_sql")
-    offered = public(package)
+    everything = public(package)
+    offered = {name: value for name, value in everything.items() if isinstance(value, type)}
+    aliases = [name for name in everything if name not in offered]
     answers = [one for one in offered.values() if one.__module__ == "pgq_sql.models"]
     errors = [one for one in offered.values() if issubclass(one, package.PgqError)]
     clients = [package.Client, package.AsyncClient]
@@ -77,6 +78,7 @@ def render() -> str:
     rest = [one for one in offered.values() if one not in [*answers, *errors, *clients]]
     for one in sorted(rest, key=_place):
         parts += _class(one, known)
+    parts += ["\n## Types of arguments\n\n", *_aliases(aliases)]
     parts.append("\n## Answers\n\nFrozen; their fields are the columns of the SQL function.\n")
     for one in sorted(answers, key=_place):
         parts += _class(one, known)
@@ -89,6 +91,17 @@ def render() -> str:
             parts += _fixtures()
     parts += ["\n## Words\n", *_words()]
     return "".join(parts)
+
+
+def _aliases(names: list[str]) -> Iterator[str]:
+    """What stands for several types: where it is defined says what it is for."""
+    for name in names:
+        for path in sorted((ROOT / "python" / "pgq_sql").glob("_*.py")):
+            body = ast.parse(path.read_text()).body
+            for one, after in zip(body, body[1:], strict=False):
+                if isinstance(one, ast.AnnAssign) and ast.unparse(one.target) == name:
+                    assert isinstance(after, ast.Expr)
+                    yield f"* `{name}`: {ast.literal_eval(after.value)}\n"
 
 
 def _clients(client: Any, twin: Any) -> Iterator[str]:

@@ -201,7 +201,8 @@ class Dispatcher:
             if self._listener:
                 watched = (source.name for source in self._sources.values() if source.watched)
                 self._listener.watch(frozenset(watched))
-            if last and not self._running and all(one.idle for one in self._sources.values()):
+            idle = all(source.idle for source in self._sources.values())
+            if last and idle and not self._running and not self._finished:
                 return
             self._sleep()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import threading
@@ -62,9 +63,7 @@ class Line:
             threading.Thread(target=self._cut, name="pgq-cut", daemon=True).start()
 
     def _cut(self) -> None:
-        asking = threading.Thread(target=self._ask, name="pgq-cancel", daemon=True)
-        asking.start()
-        asking.join(CANCEL_PATIENCE)
+        self._ask()
         self._hang_up()
 
     def _hang_up(self) -> None:
@@ -72,6 +71,10 @@ class Line:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _ask(self) -> None:
-        # For both kinds of connection; it has no timeout of its own.
+        if not psycopg.capabilities.has_cancel_safe():
+            # Before libpq 17 there is only a call that waits, and stops the whole interpreter.
+            return
         with suppress(psycopg.Error):
-            self._conn.cancel()
+            asking = self._conn.cancel_safe(timeout=CANCEL_PATIENCE)
+            if asking is not None:  # an AsyncConnection's
+                asyncio.run(asking)

@@ -9,6 +9,7 @@ import time
 
 import psycopg
 
+from ._watch import Abandoned
 from .errors import PgqError
 
 UNREACHABLE = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -41,6 +42,8 @@ class Outage:
 
     def failed(self, part: str, error: BaseException) -> float:
         """Another failure; the answer is how many seconds to wait before the next try."""
+        if isinstance(error, Abandoned):
+            return FIRST_PAUSE
         with self._lock:
             if not self._failures:
                 self._since = time.monotonic()

@@ -61,8 +61,17 @@ class Trader:
 
     def trade(self, settlements: Sequence[Settlement], asks: Sequence[Ask]) -> None:
         """Settle and claim."""
-        if settlements or asks:
+        if not settlements and not asks:
+            return
+        try:
             self._trade(settlements, asks)
+        except BaseException:
+            # Ctrl-C, most likely: what was not answered is to be told before the end.
+            unanswered = [one for one in settlements if one.answer is None]
+            for settlement in unanswered:
+                settlement.sent = True
+            self._owner.put_back(unanswered)
+            raise
 
     def check(self, queues: Sequence[str]) -> bool:
         """Whether the database answers; VersionMismatch or QueueNotFound if it lacks something."""
@@ -95,7 +104,7 @@ class Trader:
             self._owner.put_back(settlements)
             return
         if isinstance(error, Unanswered) and self._answers():
-            error = TimeoutError("it waits for a lock that somebody holds")
+            error = TimeoutError("no answer, though others get theirs: who holds a lock?")
             away, patience = False, ALONE
         if away:
             self._pause(error)

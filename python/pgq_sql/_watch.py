@@ -21,6 +21,10 @@ class Unanswered(psycopg.OperationalError):
     """The database has not answered for too long; the connection was given up."""
 
 
+class Abandoned(Unanswered):
+    """The worker ends, and waits for no answer any more."""
+
+
 class Watch:
     """A thread that calls each `act(now)` when its time has come; the answer is the next time."""
 
@@ -51,9 +55,9 @@ class Watch:
         self.by(-math.inf)
 
     def close(self, patience: float) -> None:
-        """Act no more."""
+        """Act once more, for those who still wait for the database, and then no more."""
         with self._changed:
-            self._closed = True
+            self.hurried = self._closed = True
             self._changed.notify()
         self._thread.join(patience)
 
@@ -62,13 +66,14 @@ class Watch:
             with self._changed:
                 while not self._closed and (left := self._wakes_at - time.monotonic()) > 0:
                     self._changed.wait(None if left == math.inf else left)
-                if self._closed:
-                    return
+                last = self._closed
                 # Before the acts look, so that what comes while they do is not missed.
                 self._wakes_at = math.inf
             now = time.monotonic()
             for act in self._acts:
                 self.by(act(now))
+            if last:
+                return
 
 
 class Call:
@@ -115,9 +120,14 @@ class Patience:
             with self._lock:
                 self._calls.add(call)
             self._watch.by(call.ends)
+            if self._watch.hurried:
+                # Maybe nobody looks any more.
+                line.cut(at_once=True)
             try:
                 yield call
             except psycopg.OperationalError as error:
+                if line.is_cut and self._watch.hurried:
+                    raise Abandoned("the worker ends") from error
                 if line.is_cut:
                     raise Unanswered(f"no answer within {seconds:g} s") from error
                 raise

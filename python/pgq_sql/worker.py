@@ -101,8 +101,10 @@ class _Worker:
         with self._lock:
             self._stopping = True
             self._now = self._now or now
-            if self._dispatcher is not None:
-                self._dispatcher.stop(self._now)
+            dispatcher = self._dispatcher
+        # Not under the lock: a signal handler may come between whoever holds the dispatcher's.
+        if dispatcher is not None:
+            dispatcher.stop(self._now)
 
     def _begin(
         self,
@@ -304,11 +306,13 @@ class AsyncWorker(_Worker):
     def _loop_signals(self) -> Iterator[None]:
         # The loop must wake for them: another thread may have got the signal while it sleeps.
         loop = asyncio.get_running_loop()
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        for number in numbers:
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        for number in before:
             loop.add_signal_handler(number, lambda: self.stop(now=self._stopping))
         try:
             yield
         finally:
-            for number in numbers:
+            for number, handler in before.items():
                 loop.remove_signal_handler(number)
+                # asyncio.run has one of its own for Ctrl-C.
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
