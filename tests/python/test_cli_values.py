@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 import typer
 from rich.console import Console
 
-from pgq_sql import _cli_output, _cli_values
+from pgq_sql import _cli_base, _cli_output, _cli_values
+from ways import pgq
 
 
 def test_a_narrow_terminal_keeps_the_numbers() -> None:
@@ -105,3 +108,38 @@ def test_instants() -> None:
     for text in ("2030-01-31T12:00:00", "tomorrow", "2030-01-31"):
         with pytest.raises(typer.BadParameter):
             _cli_values.instant(text)
+
+
+def test_usage_in_plain_words(database: str) -> None:
+    for arguments, message in (
+        (("job", "x"), "invalid value for 'ID': x is no number."),
+        (("jobs", "-n", "-1"), "invalid value for '-n': -1 is less than 0."),
+        (("jobs", "--after", "9" * 20), f"invalid value for '--after': {'9' * 20} is no number."),
+        (("purge", "mails"), "needs --yes where nobody can be asked: Remove every job of mails"),
+        (("enqueue", "q", "--many", "/nowhere"), "/nowhere: no such file or directory."),
+    ):
+        assert message in pgq(database, *arguments, fails=True).err
+
+
+def test_nothing_there(empty_database: str) -> None:
+    pgq(empty_database, "migrate")
+    for command, message in (
+        ("queues", "no queues yet; make one with: pgq create NAME\n"),
+        ("stats", "no queues yet; make one with: pgq create NAME\n"),
+        ("jobs", "no such jobs\n"),
+        ("dead", "no such dead jobs\n"),
+    ):
+        told = pgq(empty_database, command)
+        assert (told.out, told.err) == ("", message)
+        told = pgq(empty_database, command, "--json")
+        assert (json.loads(told.out), told.err) == ([], "")
+
+
+def test_a_server_that_ends_is_not_reachable() -> None:
+    for error, code in (
+        (psycopg.OperationalError("gone"), True),
+        (psycopg.errors.AdminShutdown("terminating"), True),
+        (psycopg.errors.QueryCanceled("timeout"), False),
+        (psycopg.errors.UniqueViolation("twice"), False),
+    ):
+        assert _cli_base.lost(error) == code
