@@ -195,10 +195,6 @@ class TestThreads:
             report = in_threads(proxy.dsn, handle, act, drain_timeout=0.5)
         assert (report.claimed > 0, report.acked) == (True, 0)
 
-    @pytest.mark.xfail(
-        strict=False,  # it depends on who is faster
-        reason="the watch may end before it has cut the call that the listener waits for",
-    )
     @pytest.mark.usefixtures("queue")
     def test_a_deaf_network(self, proxy: Proxy) -> None:
         gate = threading.Event()

@@ -23,10 +23,6 @@ from proxy import Proxy
 from servers import Connection, wait_until
 from working import listening, messages
 
-# Frozen, the process could not even end the test: all but those marked otherwise are not run.
-pytestmark = pytest.mark.xfail(
-    run=False, reason="psycopg's cancel() holds the interpreter until the server has answered"
-)
 
 NEVER = 1000.0
 SECOND = timedelta(seconds=1)
@@ -178,9 +174,6 @@ except Unanswered:
 """
 
 
-@pytest.mark.xfail(
-    strict=True, reason="psycopg's cancel() holds the interpreter until the server has answered"
-)
 def test_asking_the_server_to_stop_holds_nobody_up(proxy: Proxy) -> None:
     """That goes over a new connection, on which no answer comes either."""
     process = subprocess.Popen(
@@ -318,7 +311,6 @@ class TestStop:
             worker.worker.stop(now=True)
             wait_until(worker.end.done, PATIENCE)
 
-    @pytest.mark.xfail(strict=True, reason="nobody gives up what is asked after the watch's end")
     def test_whoever_asks_after_it(self, conn: Connection) -> None:
         """Threads that it does not wait for may still ask something."""
         watch = Watch()
