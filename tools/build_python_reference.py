@@ -13,6 +13,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 from types import FunctionType, ModuleType
@@ -98,7 +99,7 @@ def _aliases(names: list[str]) -> Iterator[str]:
     for name in names:
         for path in sorted((ROOT / "python" / "pgq_sql").glob("_*.py")):
             body = ast.parse(path.read_text()).body
-            for one, after in zip(body, body[1:], strict=False):
+            for one, after in pairwise(body):
                 if isinstance(one, ast.AnnAssign) and ast.unparse(one.target) == name:
                     assert isinstance(after, ast.Expr)
                     yield f"* `{name}`: {ast.literal_eval(after.value)}\n"

@@ -113,7 +113,7 @@ def allowed(dsn: str, schema: str, capability: str) -> Iterator[None]:
         with Client(dsn) as client, client._borrow() as conn:
             ((role,),) = conn.execute("select current_user::text").fetchall()
             call = sql.SQL("select {}.grant_access({}, {})").format(
-                sql.SQL(schema) if re.fullmatch("[a-z_]+", schema) else sql.Identifier(schema),
+                sql.Identifier(schema),
                 sql.Literal(role),
                 sql.Literal(capability),
             )

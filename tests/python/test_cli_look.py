@@ -189,7 +189,7 @@ def test_an_observer_may_look(
     assert refused.code == 1
     assert refused.err.startswith("pgq: permission denied")
     assert refused.err.endswith(
-        f"Ask the owner: select pgq_sql.grant_access('{name}', 'observer')\n"
+        f"Ask the owner: select \"pgq_sql\".grant_access('{name}', 'observer')\n"
     )
     assert refused.err.count("\n") == 1
     for command, capability in (("pause mails", "admin"), ("enqueue mails", "producer")):

@@ -23,7 +23,6 @@ from proxy import Proxy
 from servers import Connection, wait_until
 from working import listening, messages
 
-
 NEVER = 1000.0
 SECOND = timedelta(seconds=1)
 

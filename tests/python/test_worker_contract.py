@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool
 
 from pgq_sql import (
@@ -177,7 +178,7 @@ class TestAnswers:
 
 def test_an_async_worker_goes_where_the_pool_goes(database: str, client: Client) -> None:
     """Also if the pool says so by its keywords alone."""
-    options = psycopg.conninfo.conninfo_to_dict(database)
+    options = conninfo_to_dict(database)
 
     async def handle(_: AsyncRunningJob) -> None: ...
 

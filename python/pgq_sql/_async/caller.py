@@ -72,8 +72,7 @@ class Caller:
         What cannot be decoded is `Unreadable`.
         """
         twin = copy.copy(self)
-        connect = self._source.connect
-        twin._source = OwnConnections(lambda _: connect(guard), limit)
+        twin._source = OwnConnections(self._source.connect, limit, guard=guard)
         twin._loaders = loaders(_json.tolerant(self._loads or _json.loads))
         return twin
 

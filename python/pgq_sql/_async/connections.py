@@ -33,7 +33,7 @@ class OwnConnection(AsyncConnection[Any]):
 class Connect(Protocol):
     """Makes connections."""
 
-    async def __call__(self, guard: Guard) -> OwnConnection: ...
+    async def __call__(self, guard: Guard, /) -> OwnConnection: ...
 
 
 class Source(Protocol):
@@ -43,7 +43,7 @@ class Source(Protocol):
         """Lend a connection; it is ours until the context ends."""
         ...
 
-    async def connect(self, guard: Guard = nullcontext) -> OwnConnection:
+    async def connect(self, guard: Guard | None = None) -> OwnConnection:
         """Make another connection to the same database, for the caller to close."""
         ...
 
@@ -70,8 +70,11 @@ async def open_connection(conninfo: str, guard: Guard = nullcontext) -> OwnConne
 class OwnConnections:
     """Autocommit connections, opened when needed and kept for the next call."""
 
-    def __init__(self, connect: Connect, limit: int, *, waits: bool = True) -> None:
+    def __init__(
+        self, connect: Connect, limit: int, *, waits: bool = True, guard: Guard = nullcontext
+    ) -> None:
         self._connect = connect
+        self._guard = guard
         self._limit = limit
         self._waits = waits
         self._lent = 0
@@ -90,8 +93,8 @@ class OwnConnections:
         finally:
             await self._give_back(conn)
 
-    async def connect(self, guard: Guard = nullcontext) -> OwnConnection:
-        return await self._connect(guard)
+    async def connect(self, guard: Guard | None = None) -> OwnConnection:
+        return await self._connect(guard or self._guard)
 
     async def close(self) -> None:
         async with self._changed:
@@ -156,14 +159,14 @@ class PoolConnections:
                 # After a restart of the server all of them are: one failure for each is too many.
                 await conn.close()
 
-    async def connect(self, guard: Guard = nullcontext) -> OwnConnection:
+    async def connect(self, guard: Guard | None = None) -> OwnConnection:
         if self._conninfo is None:
             # Ask a connection where it leads: a pool may compute its connection string. Only once,
             # because handlers may hold all of them later.
             async with self._pool.connection() as conn:
                 password = conn.info.password or None
                 self._conninfo = complete(make_conninfo(conn.info.dsn, password=password))
-        return await open_connection(self._conninfo, guard)
+        return await open_connection(self._conninfo, guard or nullcontext)
 
     async def close(self) -> None:
         pass

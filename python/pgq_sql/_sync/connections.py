@@ -32,7 +32,7 @@ class OwnConnection(Connection[Any]):
 class Connect(Protocol):
     """Makes connections."""
 
-    def __call__(self, guard: Guard) -> OwnConnection: ...
+    def __call__(self, guard: Guard, /) -> OwnConnection: ...
 
 
 class Source(Protocol):
@@ -42,7 +42,7 @@ class Source(Protocol):
         """Lend a connection; it is ours until the context ends."""
         ...
 
-    def connect(self, guard: Guard = nullcontext) -> OwnConnection:
+    def connect(self, guard: Guard | None = None) -> OwnConnection:
         """Make another connection to the same database, for the caller to close."""
         ...
 
@@ -69,8 +69,11 @@ def open_connection(conninfo: str, guard: Guard = nullcontext) -> OwnConnection:
 class OwnConnections:
     """Autocommit connections, opened when needed and kept for the next call."""
 
-    def __init__(self, connect: Connect, limit: int, *, waits: bool = True) -> None:
+    def __init__(
+        self, connect: Connect, limit: int, *, waits: bool = True, guard: Guard = nullcontext
+    ) -> None:
         self._connect = connect
+        self._guard = guard
         self._limit = limit
         self._waits = waits
         self._lent = 0
@@ -89,8 +92,8 @@ class OwnConnections:
         finally:
             self._give_back(conn)
 
-    def connect(self, guard: Guard = nullcontext) -> OwnConnection:
-        return self._connect(guard)
+    def connect(self, guard: Guard | None = None) -> OwnConnection:
+        return self._connect(guard or self._guard)
 
     def close(self) -> None:
         with self._changed:
@@ -155,14 +158,14 @@ class PoolConnections:
                 # After a restart of the server all of them are: one failure for each is too many.
                 conn.close()
 
-    def connect(self, guard: Guard = nullcontext) -> OwnConnection:
+    def connect(self, guard: Guard | None = None) -> OwnConnection:
         if self._conninfo is None:
             # Ask a connection where it leads: a pool may compute its connection string. Only once,
             # because handlers may hold all of them later.
             with self._pool.connection() as conn:
                 password = conn.info.password or None
                 self._conninfo = complete(make_conninfo(conn.info.dsn, password=password))
-        return open_connection(self._conninfo, guard)
+        return open_connection(self._conninfo, guard or nullcontext)
 
     def close(self) -> None:
         pass
