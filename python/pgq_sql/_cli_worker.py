@@ -102,8 +102,8 @@ def worker(
         "concurrency": concurrency,
         "prefetch": prefetch,
         "worker": label,
-        "poll_interval": poll_interval.total_seconds(),
-        "drain_timeout": drain_timeout.total_seconds(),
+        "poll_interval": poll_interval,
+        "drain_timeout": drain_timeout,
         "listen": listen,
         "listener_dsn": listener_dsn,
     }

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -47,6 +48,8 @@ class Report:
     """Left to their leases when the worker ended: nobody could be told their end."""
 
 
+POLL_INTERVAL = timedelta(seconds=5)
+DRAIN_TIMEOUT = timedelta(seconds=30)
 CONNECTIONS = 3
 """What a worker needs to talk: for claims and acks, for renewals, for the listener's trial."""
 
@@ -62,8 +65,8 @@ class _Worker:
         concurrency: int,
         prefetch: int,
         worker: str | None,
-        poll_interval: float,
-        drain_timeout: float,
+        poll_interval: timedelta,
+        drain_timeout: timedelta,
         listen: bool,
         listener_dsn: str | None,
     ) -> None:
@@ -73,7 +76,10 @@ class _Worker:
             raise InvalidArgument("a worker needs a handler")
         if concurrency < 1 or prefetch < 0:
             raise InvalidArgument("concurrency must be at least 1, prefetch at least 0")
-        if poll_interval <= 0 or drain_timeout < 0:
+        for name, value in (("poll_interval", poll_interval), ("drain_timeout", drain_timeout)):
+            if not isinstance(value, timedelta):
+                raise TypeError(f"{name} must be timedelta, not {type(value).__name__}")
+        if poll_interval <= timedelta(0) or drain_timeout < timedelta(0):
             raise InvalidArgument("poll_interval must be positive, drain_timeout not negative")
         self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._client = client
@@ -132,8 +138,8 @@ class _Worker:
                 worker=self.worker,
                 concurrency=self._concurrency,
                 prefetch=self._prefetch,
-                poll_interval=self._poll_interval,
-                drain_timeout=self._drain_timeout,
+                poll_interval=self._poll_interval.total_seconds(),
+                drain_timeout=self._drain_timeout.total_seconds(),
                 watch=watch,
                 patience=patience,
                 connect_listener=self._connect_listener if self._listen else None,
@@ -177,11 +183,11 @@ class Worker(_Worker):
     while it runs; `job.lost` is set when one is lost.
 
     Jobs are found by LISTEN, and by polling: at first every few milliseconds, then less often
-    down to every `poll_interval` seconds. No failure of the database ends the worker.
+    down to every `poll_interval`. No failure of the database ends the worker.
 
     `prefetch` bounds what is claimed ahead of the threads, where handlers are so fast that it
-    pays. `worker` labels the claims. `drain_timeout` seconds are given to handlers when the
-    worker stops. `listener_dsn` is for poolers that LISTEN cannot pass; `listen=False` polls only.
+    pays. `worker` labels the claims. `drain_timeout` is given to handlers when the worker
+    stops. `listener_dsn` is for poolers that LISTEN cannot pass; `listen=False` polls only.
     """
 
     def __init__(
@@ -192,8 +198,8 @@ class Worker(_Worker):
         concurrency: int = 8,
         prefetch: int = 100,
         worker: str | None = None,
-        poll_interval: float = 5.0,
-        drain_timeout: float = 30.0,
+        poll_interval: timedelta = POLL_INTERVAL,
+        drain_timeout: timedelta = DRAIN_TIMEOUT,
         listen: bool = True,
         listener_dsn: str | None = None,
     ) -> None:
@@ -251,8 +257,8 @@ class AsyncWorker(_Worker):
         concurrency: int = 100,
         prefetch: int = 1000,
         worker: str | None = None,
-        poll_interval: float = 5.0,
-        drain_timeout: float = 30.0,
+        poll_interval: timedelta = POLL_INTERVAL,
+        drain_timeout: timedelta = DRAIN_TIMEOUT,
         listen: bool = True,
         listener_dsn: str | None = None,
     ) -> None:

@@ -191,7 +191,7 @@ class TestStop:
             async with AsyncClient(database) as client:
                 await client.create_queue("q")
                 await client.enqueue("q")
-                worker = AsyncWorker(client, {"q": handle}, drain_timeout=0.1)
+                worker = AsyncWorker(client, {"q": handle}, drain_timeout=timedelta(seconds=0.1))
                 running = asyncio.create_task(worker.run())
                 await asyncio.wait_for(began.wait(), PATIENCE)
                 if how == "cancel":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -51,7 +52,10 @@ def test_an_idle_worker_looks_once_more_in_an_interval(
 ) -> None:
     work = Work()
     # The listener goes past the proxy, which counts.
-    options: dict[str, Any] = {"poll_interval": INTERVAL, "listener_dsn": database}
+    options: dict[str, Any] = {
+        "poll_interval": timedelta(seconds=INTERVAL),
+        "listener_dsn": database,
+    }
     with at_work(kind, proxy.dsn, work, **options) as worker:
         wait_until(lambda: listening(conn), PATIENCE)
         (channel,) = conn.execute("select pgq_sql.wait_begin('q')").fetchall()[0]
@@ -76,7 +80,7 @@ def test_a_flood_on_other_channels_leads_to_nothing(
     client: Client, conn: Connection, database: str, proxy: Proxy, kind: str
 ) -> None:
     work = Work()
-    options: dict[str, Any] = {"poll_interval": 1000.0, "listener_dsn": database}
+    options: dict[str, Any] = {"poll_interval": timedelta(seconds=1000.0), "listener_dsn": database}
     with at_work(kind, proxy.dsn, work, **options) as worker, psycopg.connect(database) as other:
         wait_until(lambda: listening(conn), PATIENCE)
         wait_until(lambda: proxy.count(".claim(") >= 8, PATIENCE)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -160,7 +161,7 @@ class TestThreads:
         handlers = {f"pgq-handler-{number}" for number in range(1, 5)}
         with nothing_left():
             try:
-                report = in_threads(queue, handle, act, drain_timeout=0.05)
+                report = in_threads(queue, handle, act, drain_timeout=timedelta(seconds=0.05))
                 assert (report.left if how == "at once" else report.released) > 0
                 wait_until(lambda: set(threads()) <= handlers, PATIENCE)
                 assert threads()
@@ -192,7 +193,7 @@ class TestThreads:
             wait_until(lambda: messages(caplog.records, logging.WARNING), PATIENCE)
 
         with nothing_left():
-            report = in_threads(proxy.dsn, handle, act, drain_timeout=0.5)
+            report = in_threads(proxy.dsn, handle, act, drain_timeout=timedelta(seconds=0.5))
         assert (report.claimed > 0, report.acked) == (True, 0)
 
     @pytest.mark.usefixtures("queue")
@@ -273,7 +274,7 @@ class TestCoroutines:
                 worker.stop(now=how == "at once")
 
         with nothing_left():
-            in_loop(queue, handle, act, 10, concurrency=4, drain_timeout=0.05)
+            in_loop(queue, handle, act, 10, concurrency=4, drain_timeout=timedelta(seconds=0.05))
 
     def test_a_handler_that_hangs(self, queue: str) -> None:
         """It does not even hear that it is cancelled: it ends when it likes."""
@@ -291,7 +292,9 @@ class TestCoroutines:
                                 await late.wait()
 
             async with AsyncClient(queue) as client:
-                worker = AsyncWorker(client, {"q": handle}, concurrency=3, drain_timeout=0.05)
+                worker = AsyncWorker(
+                    client, {"q": handle}, concurrency=3, drain_timeout=timedelta(seconds=0.05)
+                )
                 task = asyncio.create_task(worker.run())
                 await until(lambda: len(begun) == 3)
                 worker.stop()
@@ -316,7 +319,7 @@ class TestCoroutines:
             await asyncio.to_thread(proxy.cut)
 
         with nothing_left():
-            in_loop(proxy.dsn, handle, act, drain_timeout=0.2)
+            in_loop(proxy.dsn, handle, act, drain_timeout=timedelta(seconds=0.2))
 
     def test_fifty_one_after_another(self, queue: str) -> None:
         async def handle(job: AsyncRunningJob) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -45,7 +46,9 @@ def test_a_listener_that_hears_nothing(
     monkeypatch.setattr(_listener, "TRY_AGAIN_AFTER", 0.05)
     tries: list[int] = []
     record = Record()
-    worker = Worker(client, {"q": record}, poll_interval=0.05, listener_dsn=elsewhere)
+    worker = Worker(
+        client, {"q": record}, poll_interval=timedelta(seconds=0.05), listener_dsn=elsewhere
+    )
     connect = worker._connect_listener
 
     with psycopg.connect(elsewhere, autocommit=True) as conn:
@@ -78,7 +81,9 @@ def test_listens_as_soon_as_it_hears(
     monkeypatch.setattr(_listener, "HEARS_WITHIN", 0.1)
     monkeypatch.setattr(_listener, "TRY_AGAIN_AFTER", 0.05)
     record = Record()
-    worker = Worker(client, {"q": record}, poll_interval=NEVER, listener_dsn=elsewhere)
+    worker = Worker(
+        client, {"q": record}, poll_interval=timedelta(seconds=NEVER), listener_dsn=elsewhere
+    )
     with running(worker):
         wait_until(lambda: messages(caplog.records, logging.WARNING), PATIENCE)
         monkeypatch.setattr(worker, "_listener_dsn", database)
@@ -115,7 +120,9 @@ def test_on_a_standby(request: pytest.FixtureRequest, caplog: pytest.LogCaptureF
         with Client(private.server.dsn(name, owner)) as client:
             client.create_queue("q")
             dsn = standby.dsn(name, owner)
-            worker = Worker(client, {"q": record}, poll_interval=0.05, listener_dsn=dsn)
+            worker = Worker(
+                client, {"q": record}, poll_interval=timedelta(seconds=0.05), listener_dsn=dsn
+            )
             with running(worker):
                 client.enqueue("q")
                 record.wait(1)

@@ -47,7 +47,7 @@ class TestCut:
         self, client: Client, conn: Connection, proxy: Proxy, kind: str, *, reset: bool
     ) -> None:
         work = Work()
-        with at_work(kind, proxy.dsn, work, poll_interval=NEVER) as worker:
+        with at_work(kind, proxy.dsn, work, poll_interval=timedelta(seconds=NEVER)) as worker:
             for count in range(1, 4):
                 wait_until(lambda: listening(conn), PATIENCE)
                 before = listening(conn)
@@ -172,7 +172,7 @@ class TestRefused:
         work = Work()
         work.go.clear()
         client.enqueue_many("q", list(range(2)), visibility_timeout=10 * SECOND)
-        with at_work(kind, proxy.dsn, work, poll_interval=0.05) as worker:
+        with at_work(kind, proxy.dsn, work, poll_interval=timedelta(seconds=0.05)) as worker:
             work.wait(2)
             for outages in range(1, 4):
                 caplog.clear()

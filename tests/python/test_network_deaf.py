@@ -131,7 +131,10 @@ class TestHalfOpen:
         trap = proxy.trap("heartbeat_many", carried_out=False, then="deaf")
         work = Work()
         work.go.clear()
-        with at_work(kind, proxy.to(**QUICK), work, drain_timeout=0.5), mended(proxy):
+        with (
+            at_work(kind, proxy.to(**QUICK), work, drain_timeout=timedelta(seconds=0.5)),
+            mended(proxy),
+        ):
             trap.wait()
             wait_until(lambda: proxy.count("heartbeat_many") > 1 or work.told, PATIENCE)
             assert work.told == []
@@ -148,7 +151,10 @@ class TestHalfOpen:
     ) -> None:
         """It comes back by itself when new connections are answered."""
         work = Work()
-        with at_work(kind, proxy.to(**QUICK), work, poll_interval=0.05) as worker, mended(proxy):
+        with (
+            at_work(kind, proxy.to(**QUICK), work, poll_interval=timedelta(seconds=0.05)) as worker,
+            mended(proxy),
+        ):
             wait_until(lambda: listening(conn), PATIENCE)
             proxy.go_deaf()
             client.enqueue("q")
@@ -207,7 +213,10 @@ class TestListener:
     ) -> None:
         monkeypatch.setattr(_listener, "CHECK_EVERY", 0.1)
         work = Work()
-        with at_work(kind, proxy.to(**QUICK), work, poll_interval=0.1) as worker, mended(proxy):
+        with (
+            at_work(kind, proxy.to(**QUICK), work, poll_interval=timedelta(seconds=0.1)) as worker,
+            mended(proxy),
+        ):
             wait_until(lambda: listening(conn), PATIENCE)
             assert proxy.deafen("wait_begin") == 1
             client.enqueue_many("q", list(range(3)))
@@ -223,7 +232,10 @@ class TestListener:
     ) -> None:
         monkeypatch.setattr(_listener, "CHECK_EVERY", 0.1)
         work = Work()
-        with at_work(kind, proxy.to(**QUICK), work, poll_interval=NEVER), mended(proxy):
+        with (
+            at_work(kind, proxy.to(**QUICK), work, poll_interval=timedelta(seconds=NEVER)),
+            mended(proxy),
+        ):
             wait_until(lambda: listening(conn), PATIENCE)
             before = listening(conn)
             assert proxy.deafen("wait_begin") == 1
@@ -261,7 +273,7 @@ class TestTransaction:
         client.enqueue("q", visibility_timeout=60 * SECOND)
         trap = proxy.trap(text, carried_out=carried_out, then="deaf")
         work = Work(transaction=True)
-        options: dict[str, Any] = {"timeout": SECOND, "drain_timeout": 0.5}
+        options: dict[str, Any] = {"timeout": SECOND, "drain_timeout": timedelta(seconds=0.5)}
         with at_work(kind, proxy.to(**QUICK), work, **options), mended(proxy):
             trap.wait()
             wait_until(lambda: done or len(work.jobs) > 1, PATIENCE)
@@ -278,7 +290,10 @@ class TestTransaction:
         client.enqueue("q", visibility_timeout=60 * SECOND)
         trap = proxy.trap(text, carried_out=False, then="deaf")
         work = Work(transaction=True)
-        with at_work(kind, proxy.to(**QUICK), work, drain_timeout=0.5), mended(proxy):
+        with (
+            at_work(kind, proxy.to(**QUICK), work, drain_timeout=timedelta(seconds=0.5)),
+            mended(proxy),
+        ):
             trap.wait()
             wait_until(lambda: len(work.jobs) > 1, PATIENCE)
 
@@ -293,7 +308,7 @@ class TestStop:
         trap = proxy.trap(".claim(", carried_out=False, then="deaf", times=1000)
         work = Work()
         with (
-            at_work(kind, proxy.to(**QUICK), work, drain_timeout=0.5) as worker,
+            at_work(kind, proxy.to(**QUICK), work, drain_timeout=timedelta(seconds=0.5)) as worker,
             mended(proxy),
         ):
             trap.wait()
@@ -323,7 +338,7 @@ class TestStop:
         trap = proxy.trap("ack_many", carried_out=False, then="deaf", times=1000)
         work = Work()
         with (
-            at_work(kind, proxy.to(**QUICK), work, drain_timeout=0.5) as worker,
+            at_work(kind, proxy.to(**QUICK), work, drain_timeout=timedelta(seconds=0.5)) as worker,
             mended(proxy),
         ):
             trap.wait()
@@ -337,7 +352,7 @@ class TestStop:
         work = Work()
         work.go.clear()
         with (
-            at_work(kind, proxy.to(**QUICK), work, drain_timeout=60) as worker,
+            at_work(kind, proxy.to(**QUICK), work, drain_timeout=timedelta(seconds=60)) as worker,
             mended(proxy),
         ):
             trap.wait()

@@ -69,7 +69,9 @@ def judge(
         soon = conn.execute(SOON).rowcount
         return not soon and work.done >= set(names)
 
-    with at_work(kind, conn.info.dsn, work, concurrency=4, drain_timeout=0.1) as worker:
+    with at_work(
+        kind, conn.info.dsn, work, concurrency=4, drain_timeout=timedelta(seconds=0.1)
+    ) as worker:
         with suppress(AssertionError):
             wait_until(ended, patience)
         ends = {str(name): (str(text or ""), verb) for name, text, verb in conn.execute(ENDS)}

@@ -135,7 +135,9 @@ class TestWorkerPolls:
                 effects.append(job.payload)
 
         with Client(bouncer(size=1).dsn(dbname_of(database))) as client:
-            worker = Worker(client, {"q": handle}, concurrency=2, poll_interval=0.05)
+            worker = Worker(
+                client, {"q": handle}, concurrency=2, poll_interval=timedelta(seconds=0.05)
+            )
             connect = worker._connect_listener
 
             def connect_listener() -> Connection:
@@ -173,7 +175,9 @@ class TestWorkerPolls:
 
         async def work(client: AsyncClient) -> Report:
             await client.enqueue_many("q", list(range(50)))
-            worker = AsyncWorker(client, {"q": handle}, concurrency=3, poll_interval=0.05)
+            worker = AsyncWorker(
+                client, {"q": handle}, concurrency=3, poll_interval=timedelta(seconds=0.05)
+            )
             task = asyncio.create_task(worker.run())
             while worker.report.acked < 50 or not messages(caplog.records, logging.WARNING):
                 await asyncio.sleep(0.01)
@@ -203,7 +207,9 @@ class TestWorkerListens:
     ) -> None:
         record = Record()
         with Client(bouncer().dsn(dbname_of(database))) as client:
-            worker = Worker(client, {"q": record}, poll_interval=NEVER, listener_dsn=database)
+            worker = Worker(
+                client, {"q": record}, poll_interval=timedelta(seconds=NEVER), listener_dsn=database
+            )
             with running(worker):
                 for count in range(1, 4):
                     wait_until(lambda: listening(conn), PATIENCE)
@@ -219,7 +225,7 @@ class TestWorkerListens:
     ) -> None:
         record = Record()
         with Client(bouncer("session", 10).dsn(dbname_of(database))) as client:
-            worker = Worker(client, {"q": record}, poll_interval=NEVER)
+            worker = Worker(client, {"q": record}, poll_interval=timedelta(seconds=NEVER))
             with running(worker):
                 wait_until(lambda: listening(conn), PATIENCE)
                 client.enqueue("q")
@@ -248,7 +254,9 @@ class TestWorkerListens:
         pooler = bouncer()
         name = dbname_of(database)
         with Client(pooler.dsn(name)) as client:
-            worker = Worker(client, {"q": record}, poll_interval=NEVER, listener_dsn=database)
+            worker = Worker(
+                client, {"q": record}, poll_interval=timedelta(seconds=NEVER), listener_dsn=database
+            )
             with running(worker):
                 wait_until(lambda: listening(conn), PATIENCE)
                 pooler.console(f"pause {name}")

@@ -294,7 +294,9 @@ class TestAsync:
             async with TracedAsyncClient(database) as client:
                 await client.create_queue("emails")
                 await client.enqueue_many("emails", [1])
-                worker = AsyncWorker(client, {"emails": traced(handle)}, drain_timeout=0)
+                worker = AsyncWorker(
+                    client, {"emails": traced(handle)}, drain_timeout=timedelta(seconds=0)
+                )
                 running = asyncio.create_task(worker.run())
                 await asyncio.wait_for(began.wait(), 60)
                 worker.stop()

@@ -178,7 +178,7 @@ class TestFind:
     @pytest.mark.usefixtures("no_polling")
     def test_woken_by_a_notification(self, client: Client, conn: Connection) -> None:
         record = Record()
-        with running(Worker(client, {"q": record}, poll_interval=NEVER)):
+        with running(Worker(client, {"q": record}, poll_interval=timedelta(seconds=NEVER))):
             for count in range(1, 4):
                 wait_until(lambda: listening(conn))
                 client.enqueue("q", count)
@@ -196,7 +196,7 @@ class TestFind:
             return connect()
 
         record = Record()
-        worker = Worker(client, {"q": record}, poll_interval=NEVER)
+        worker = Worker(client, {"q": record}, poll_interval=timedelta(seconds=NEVER))
         worker._connect_listener = late  # type: ignore[method-assign]
         with running(worker):
             started.wait(PATIENCE)
@@ -208,7 +208,7 @@ class TestFind:
 
     def test_polls_where_it_cannot_listen(self, client: Client, conn: Connection) -> None:
         record = Record()
-        worker = Worker(client, {"q": record}, poll_interval=0.05, listen=False)
+        worker = Worker(client, {"q": record}, poll_interval=timedelta(seconds=0.05), listen=False)
         with running(worker):
             client.enqueue("q")
             record.wait(1)
@@ -217,7 +217,7 @@ class TestFind:
     @pytest.mark.usefixtures("no_polling")
     def test_sleeps_until_a_delayed_job(self, client: Client, conn: Connection) -> None:
         record = Record()
-        with running(Worker(client, {"q": record}, poll_interval=NEVER)):
+        with running(Worker(client, {"q": record}, poll_interval=timedelta(seconds=NEVER))):
             wait_until(lambda: listening(conn))
             client.enqueue("q", delay=SECOND / 2)
             record.wait(1)
@@ -259,18 +259,20 @@ class TestRefusals:
         for options in (
             {"concurrency": 0},
             {"prefetch": -1},
-            {"poll_interval": 0},
-            {"drain_timeout": -1},
+            {"poll_interval": timedelta(seconds=0)},
+            {"drain_timeout": timedelta(seconds=-1)},
         ):
             with pytest.raises(pgq_sql.InvalidArgument):
-                Worker(client, {"q": record}, **options)  # type: ignore[arg-type]
+                Worker(client, {"q": record}, **options)
         with pytest.raises(pgq_sql.InvalidArgument, match="handler"):
             Worker(client, {})
 
     def test_unknown_queue(self, client: Client, caplog: pytest.LogCaptureFixture) -> None:
         """It is told once, and waited for: a worker may be deployed before its queue is made."""
         record = Record()
-        worker = Worker(client, {"q": record, "late": record}, poll_interval=0.02)
+        worker = Worker(
+            client, {"q": record, "late": record}, poll_interval=timedelta(seconds=0.02)
+        )
         with running(worker):
             wait_until(lambda: messages(caplog.records, logging.ERROR))
             client.enqueue("q", 1)

@@ -107,7 +107,7 @@ class TestAnswers:
     ) -> None:
         client.create_queue("r")
         record = Record()
-        worker = Worker(client, {"q": record, "r": record}, poll_interval=0.05)
+        worker = Worker(client, {"q": record, "r": record}, poll_interval=timedelta(seconds=0.05))
         with running(worker):
             wait_until(lambda: listening(conn))
             conn.execute("delete from pgq_sql.queue where name = 'r'")
@@ -129,7 +129,7 @@ class TestAnswers:
         gate = Gate()
         client.enqueue("q", {"n": 1}, visibility_timeout=60 * SECOND)
         with Client(session.info.dsn + f" password={session.info.password}") as mine:
-            worker = Worker(mine, {"q": gate}, poll_interval=0.05)
+            worker = Worker(mine, {"q": gate}, poll_interval=timedelta(seconds=0.05))
             with running(worker):
                 gate.wait(1)
                 client.revoke_access(user, "worker")

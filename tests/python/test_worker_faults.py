@@ -175,7 +175,7 @@ class TestSessions:
         self, client: Client, conn: Connection, caplog: pytest.LogCaptureFixture
     ) -> None:
         record = Record()
-        with running(Worker(client, {"q": record}, poll_interval=NEVER)):
+        with running(Worker(client, {"q": record}, poll_interval=timedelta(seconds=NEVER))):
             for count in range(1, 4):
                 wait_until(lambda: listening(conn))
                 (pid,) = listening(conn)
@@ -190,7 +190,7 @@ class TestSessions:
         self, client: Client, conn: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         record = Record()
-        worker = Worker(client, {"q": record}, poll_interval=NEVER)
+        worker = Worker(client, {"q": record}, poll_interval=timedelta(seconds=NEVER))
         go = threading.Event()
 
         def late() -> Any:
@@ -219,7 +219,7 @@ class TestSessions:
 
         monkeypatch.setattr(client, "wait_begin", refuse)
         record = Record()
-        with running(Worker(client, {"q": record}, poll_interval=0.05)):
+        with running(Worker(client, {"q": record}, poll_interval=timedelta(seconds=0.05))):
             for count in range(1, 4):
                 client.enqueue("q")
                 record.wait(count)

@@ -174,7 +174,7 @@ class TestQueues:
         monkeypatch.setattr(Exchange, "run", watched)
         client.enqueue_many("q", list(range(2000)))
         record = Record()
-        worker = Worker(client, {"q": record, "no": record}, poll_interval=0.05)
+        worker = Worker(client, {"q": record, "no": record}, poll_interval=timedelta(seconds=0.05))
         with running(worker):
             wait_until(lambda: worker.report.acked == 2000, PATIENCE)
         # One by one would be 2,000 calls.
@@ -189,7 +189,7 @@ class TestQueues:
         def handle(_: RunningJob) -> None:
             client.drop_queue("r")
 
-        worker = Worker(client, {"q": handle, "r": Record()}, poll_interval=0.05)
+        worker = Worker(client, {"q": handle, "r": Record()}, poll_interval=timedelta(seconds=0.05))
         assert worker.run(until_idle=True).acked == 1
         assert any("cannot claim" in one for one in messages(caplog.records, logging.ERROR))
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_what_is_not_finished_in_time_is_given_back(client: Client, conn: Connec
         late.wait(PATIENCE)
 
     client.enqueue_many("q", list(range(5)))
-    worker = Worker(client, {"q": slow}, concurrency=2, drain_timeout=0.1)
+    worker = Worker(client, {"q": slow}, concurrency=2, drain_timeout=timedelta(seconds=0.1))
     with running(worker):
         gate.wait(2)
     assert worker.report == Report(claimed=5, released=5)

@@ -212,7 +212,7 @@ class TestAsync:
                         began.set()
                         await asyncio.sleep(60)
 
-                worker = AsyncWorker(mine, {"q": handle}, drain_timeout=0.1)
+                worker = AsyncWorker(mine, {"q": handle}, drain_timeout=timedelta(seconds=0.1))
                 running = asyncio.create_task(worker.run())
                 await asyncio.wait_for(began.wait(), PATIENCE)
                 worker.stop()

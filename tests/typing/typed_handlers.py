@@ -82,7 +82,13 @@ def threads(client: Client, waits: AsyncClient) -> None:
     worker = Worker(client, {"a": handle, "b": answers, "c": any_job}, concurrency=4)
     assert_type(worker.run(signals=True, until_idle=True), Report)
     Worker(client, {"a": method.handle, "b": method, "c": lambda job: job.payload})
-    Worker(client, {"a": handle}, poll_interval=0.5, listen=False, listener_dsn="host=x")
+    Worker(
+        client,
+        {"a": handle},
+        poll_interval=timedelta(seconds=1),
+        listen=False,
+        listener_dsn="host=x",
+    )
     worker.stop(now=True)
     soon, never = timedelta(seconds=5), (KeyError, ValueError)
     Worker(
@@ -105,7 +111,7 @@ def threads(client: Client, waits: AsyncClient) -> None:
     Consumer(handle, 3)  # type: ignore[call-arg]
     Worker(client, handle)  # type: ignore[arg-type]
     Worker(waits, {"a": handle})  # type: ignore[arg-type]
-    Worker(client, {"a": handle}, poll_interval=timedelta(seconds=1))  # type: ignore[arg-type]
+    Worker(client, {"a": handle}, poll_interval=0.5)  # type: ignore[arg-type]
 
 
 async def tasks(client: AsyncClient, blocking: Client) -> None:
