@@ -256,14 +256,17 @@ class TestRefusals:
             Worker(client, {"q": handle})
         with pytest.raises(TypeError, match="must be a function"):
             Worker(client, {"q": None})  # type: ignore[dict-item]
-        for options in (
+        wrong: list[dict[str, Any]] = [
             {"concurrency": 0},
             {"prefetch": -1},
-            {"poll_interval": timedelta(seconds=0)},
+            {"poll_interval": timedelta(0)},
             {"drain_timeout": timedelta(seconds=-1)},
-        ):
+        ]
+        for options in wrong:
             with pytest.raises(pgq_sql.InvalidArgument):
                 Worker(client, {"q": record}, **options)
+        with pytest.raises(TypeError, match="poll_interval must be timedelta, not int"):
+            Worker(client, {"q": record}, poll_interval=5)  # type: ignore[arg-type]
         with pytest.raises(pgq_sql.InvalidArgument, match="handler"):
             Worker(client, {})
 
