@@ -8,8 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import psycopg
 import typer
@@ -19,8 +18,7 @@ from . import _install
 from ._cli_values import dumps
 from ._conninfo import complete
 from .client import Client
-from .errors import NotAllowed, QueueNotFound, translated
-from .models import QueueState
+from .errors import NotAllowed, QueueNotFound
 
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 
@@ -128,20 +126,3 @@ def confirm(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"needs --yes where nobody can be asked: {question}")
     typer.confirm(question, abort=True, err=True)
-
-
-# What more than one command asks
-
-
-def all_stats(client: Client) -> list[QueueState]:
-    """The state of every queue, at one instant."""
-    rows = client_rows(
-        client, "select s.* from {schema}.queues q, {schema}.queue_stats(q.queue) s order by 1"
-    )
-    return [QueueState(*row[: len(fields(QueueState))]) for row in rows]
-
-
-def client_rows(client: Client, query: str) -> list[tuple[Any, ...]]:
-    """What a query on the schema's views answers."""
-    with translated(), client._borrow() as conn:
-        return client._run(conn, client._statements.fill(query), {}).fetchall()

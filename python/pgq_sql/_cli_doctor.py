@@ -11,9 +11,10 @@ import typer
 from psycopg import sql
 
 from . import _install
-from ._cli_base import FAILED, AsJson, Dsn, Schema, client_rows, lost, opened
+from ._cli_base import FAILED, AsJson, Dsn, Schema, lost, opened
 from ._cli_output import print_json, print_table
 from ._listener import HEARS_WITHIN, TRIAL
+from ._views import view_rows
 from .client import Client
 from .errors import VersionMismatch
 from .models import Finding
@@ -60,7 +61,7 @@ def _clocks(client: Client) -> Iterator[Finding]:
 def _ahead(client: Client) -> tuple[float, float]:
     """How far the database's clock is ahead of ours, and how far that may be wrong; in seconds."""
     asked, before = time.time(), time.monotonic()
-    ((theirs,),) = client_rows(client, "select extract(epoch from clock_timestamp())::float8")
+    ((theirs,),) = view_rows(client, "select extract(epoch from clock_timestamp())::float8")
     half = (time.monotonic() - before) / 2
     return theirs - asked - half, half
 
@@ -71,7 +72,7 @@ def _notifications(client: Client) -> Iterator[Finding]:
     try:
         with client._connect() as listener:
             listener.execute(sql.SQL("listen {}").format(channel))
-            client_rows(client, f"select pg_notify('{TRIAL}', '{word}')")
+            view_rows(client, f"select pg_notify('{TRIAL}', '{word}')")
             # Workers and other doctors try that, too.
             heard = any(one.payload == word for one in listener.notifies(timeout=HEARS_WITHIN))
             # A pooler's session goes on.

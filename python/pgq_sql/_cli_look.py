@@ -13,9 +13,10 @@ import psycopg
 import typer
 
 from . import _install
-from ._cli_base import AsJson, Dsn, Schema, all_stats, client_rows, explain, lost, opened
+from ._cli_base import AsJson, Dsn, Schema, explain, lost, opened
 from ._cli_output import NOTHING, cell, clip, console, grid, plain, print_json, print_table
 from ._cli_values import Raw, integer, json_value, state
+from ._views import all_stats, view_rows
 from .client import Client
 from .errors import JobNotFound
 from .models import JobState, QueueState
@@ -100,7 +101,7 @@ def queues(dsn: Dsn = "", schema: Schema = _install.SCHEMA, as_json: AsJson = Fa
     """List the queues and their settings."""
     with opened(dsn, schema, "observer") as client:
         columns = ", ".join(_COLUMNS.get(name, name) for name in QUEUES)
-        found = client_rows(client, f"select {columns} from {{schema}}.queues order by queue")  # noqa: S608
+        found = view_rows(client, f"select {columns} from {{schema}}.queues order by queue")  # noqa: S608
     rows = [
         {name: _setting(name, value) for name, value in zip(QUEUES, row, strict=True)}
         for row in found

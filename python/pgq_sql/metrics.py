@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 
 import psycopg
 from prometheus_client import Histogram
@@ -19,13 +18,11 @@ from prometheus_client.registry import Collector
 from . import AsyncWorker, Client, PgqError, QueueState, Worker
 from ._decorating import HandlerKind, Work, around, jobs_of
 from ._outage import Outage
-from .errors import translated
+from ._views import all_stats
 
 STATES = ("ready", "scheduled", "suspended", "running", "dead")
 OUTCOMES = ("acked", "retried", "dead", "released", "lost")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900)
-
-ALL = "select s.* from {schema}.queues q, {schema}.queue_stats(q.queue) s order by 1"
 
 JOB_SECONDS = Histogram(
     "pgq_job_seconds", "How long handlers took for a job, or a batch.", ["queue"], buckets=SECONDS
@@ -44,7 +41,7 @@ class QueueMetrics(Collector):
 
     def __init__(self, client: Client) -> None:
         if not isinstance(client, Client):
-            raise TypeError(f"a scrape asks through a Client, not a {type(client).__name__}")
+            raise TypeError(f"a scrape asks through a Client, not {type(client).__name__}")
         self._client = client
         self._outage = Outage(log)
 
@@ -55,19 +52,12 @@ class QueueMetrics(Collector):
     def collect(self) -> list[Metric]:
         """Ask the database."""
         try:
-            states = self._states()
+            states = all_stats(self._client)
         except (psycopg.Error, PgqError) as error:
             self._outage.failed("metrics", error)
             return [_up(0)]
         self._outage.over("metrics")
         return [_up(1), *_gauges(states)]
-
-    def _states(self) -> list[QueueState]:
-        client = self._client
-        with translated(), client._borrow() as conn:
-            rows = client._run(conn, client._statements.fill(ALL), {}).fetchall()
-        # A later schema may answer more columns.
-        return [QueueState(*row[: len(fields(QueueState))]) for row in rows]
 
 
 class WorkerMetrics(Collector):

@@ -94,7 +94,7 @@ def test_notifications_that_do_not_arrive(
     monkeypatch: pytest.MonkeyPatch, database: str, client: Client
 ) -> None:
     monkeypatch.setattr(_cli_doctor, "HEARS_WITHIN", 0.1)
-    monkeypatch.setattr(_cli_doctor, "client_rows", lambda *_: [])
+    monkeypatch.setattr(_cli_doctor, "view_rows", lambda *_: [])
     (found,) = _cli_doctor._notifications(client)
     assert (found.severity, found.finding) == ("warning", "no notifications")
     assert "swallows" in found.detail
