@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -38,6 +39,7 @@ from pgq_sql import (
     Snooze,
     Worker,
 )
+from pgq_sql._sync.connections import open_connection
 from pgq_sql.metrics import JOB_SECONDS, QueueMetrics, WorkerMetrics, timed
 from pgq_sql.testing import drain
 from servers import ROOT, Connection, wait_for_lock, wait_until
@@ -162,7 +164,7 @@ class TestQueues:
         scrape = registry(QueueMetrics(client))
         assert scraped(scrape)["pgq_up"] == 1
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(client._source, "_conninfo", NOWHERE)
+            patch.setattr(client._source, "_connect", partial(open_connection, NOWHERE))
             admin.execute(
                 "select pg_terminate_backend(pid, 10000) from pg_stat_activity"
                 " where datname = current_database() and application_name = 'pgq_sql'"
@@ -191,7 +193,7 @@ class TestQueues:
 
     def test_needs_a_client_for_threads(self, database: str) -> None:
         wrong: Any = AsyncClient(database)
-        with pytest.raises(TypeError, match="not a AsyncClient"):
+        with pytest.raises(TypeError, match="not AsyncClient"):
             QueueMetrics(wrong)
 
     def test_names_are_known_before_a_scrape(self) -> None:
