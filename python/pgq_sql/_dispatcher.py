@@ -310,8 +310,7 @@ class Dispatcher:
                 if source.room > 0 and (source.looks_at() <= now or (settling and not source.empty))
             ]
             asks = [
-                # A busy queue has no use for the time of its next job.
-                Ask(source, jobs, last or source.empty)
+                Ask(source, jobs, last or source.asks_when)
                 for source, jobs in shares(due, free).items()
             ]
             for ask in asks:

@@ -71,6 +71,11 @@ class Source:
         """When to look next, on the monotonic clock."""
         return min(self.next_look, self._hears_from) if self._woken else self.next_look
 
+    @property
+    def asks_when(self) -> bool:
+        """Whether to ask too when the next job is due: not if there is one, or word of one."""
+        return self.empty and not self._woken
+
     def looking(self) -> None:
         """A look begins: what comes from now on is for the next one."""
         self._woken_look, self._woken = self._woken, False
