@@ -62,6 +62,20 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"server: {config.stash[CHOICE].describe()}"
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # Of several processes (pytest-xdist) each has its server; who reports is told of one.
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None and LABEL in session.config.stash:
+        output["label"] = session.config.stash[LABEL]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    label = getattr(node, "workeroutput", {}).get("label")
+    if label is not None:
+        node.config.stash[LABEL] = label
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     for counted, text in {
         "assertions": "pgTAP: {} assertions in {} files",
