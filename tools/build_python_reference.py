@@ -79,7 +79,7 @@ def render() -> str:
     rest = [one for one in offered.values() if one not in [*answers, *errors, *clients]]
     for one in sorted(rest, key=_place):
         parts += _class(one, known)
-    parts += ["\n## Types of arguments\n\n", *_aliases(aliases)]
+    parts += ["\n## Types of arguments\n", *_aliases(aliases)]
     parts.append("\n## Answers\n\nFrozen; their fields are the columns of the SQL function.\n")
     for one in sorted(answers, key=_place):
         parts += _class(one, known)
@@ -102,7 +102,7 @@ def _aliases(names: list[str]) -> Iterator[str]:
             for one, after in pairwise(body):
                 if isinstance(one, ast.AnnAssign) and ast.unparse(one.target) == name:
                     assert isinstance(after, ast.Expr)
-                    yield f"* `{name}`: {ast.literal_eval(after.value)}\n"
+                    yield f"\n### {name}\n\n{ast.literal_eval(after.value)}\n"
 
 
 def _clients(client: Any, twin: Any) -> Iterator[str]:

@@ -126,9 +126,14 @@ def _judged(consumer: AnyConsumer, job: HeldJob, error: BaseException) -> Settle
         return _judge(consumer, job, error)
     except BaseException as why:
         # An exception may be of any class, whose parts raise what they like.
-        return Settlement(
-            job, "retry", f"an exception that could not be read: {type(why).__name__}"
-        )
+        return Settlement(job, "retry", f"{_name(error)}, which cannot be read: {_name(why)}")
+
+
+def _name(error: BaseException) -> str:
+    try:
+        return str(type(error).__qualname__)[:NAME_LIMIT]
+    except BaseException:
+        return "an exception"
 
 
 def _judge(consumer: AnyConsumer, job: HeldJob, error: BaseException) -> Settlement:

@@ -173,9 +173,11 @@ class HandlerTasks:
             if inspect.isawaitable(answer):
                 answer = await answer
             return ended(consumer, unit, answer)
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and unit[0].key in self._cancelled:
+        except asyncio.CancelledError as error:
+            if unit[0].key in self._cancelled:
                 return _released(unit)
+            return failed(consumer, unit, error)
+        except BaseException as error:
             return failed(consumer, unit, error)
 
 

@@ -24,7 +24,11 @@ def test_the_reference_is_fresh() -> None:
 def test_the_reference_has_every_name() -> None:
     assert list(pgq_sql.__all__) == sorted(pgq_sql.__all__)
     for name, value in public(pgq_sql).items():
-        if issubclass(value, pgq_sql.PgqError) and value is not pgq_sql.PgqError:
+        if (
+            isinstance(value, type)
+            and issubclass(value, pgq_sql.PgqError)
+            and value is not pgq_sql.PgqError
+        ):
             assert f"\n| {name} | " in TEXT
         elif value is not pgq_sql.PgqError:
             assert name in TITLES
