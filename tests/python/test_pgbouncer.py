@@ -145,8 +145,9 @@ class TestWorkerPolls:
                 return connect()
 
             monkeypatch.setattr(worker, "_connect_listener", connect_listener)
+            # First, because producers hold locks of that kind too, for a moment.
+            client.enqueue_many("q", list(range(50)))
             with running(worker):
-                client.enqueue_many("q", list(range(50)))
                 wait_until(lambda: worker.report.acked >= 50, PATIENCE)
                 # Tried again and again, told once; no lock is left on the pooler's session.
                 wait_until(lambda: len(tries) > 3, PATIENCE)
