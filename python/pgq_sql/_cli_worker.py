@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import inspect
 import logging
 import os
 import sys
@@ -19,7 +18,7 @@ from . import _install
 from ._cli_base import FAILED, AsJson, Dsn, Schema, allowed, fail, read_dsn
 from ._cli_output import clean, plain, print_json
 from ._cli_values import duration, integer
-from ._consumers import BatchConsumer, Consumer
+from ._consumers import BatchConsumer, Consumer, is_coroutine_function
 from .client import AsyncClient, Client
 from .worker import AsyncWorker, Report, Worker
 
@@ -168,10 +167,7 @@ def _bare(handler: Any) -> Any:
 
 
 def _is_async(handler: Any) -> bool:
-    handler = _bare(handler)
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004
-    )
+    return is_coroutine_function(_bare(handler))
 
 
 def _failed(module: str, error: Exception) -> NoReturn:

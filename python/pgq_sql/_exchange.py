@@ -48,7 +48,6 @@ class Exchange:
     ) -> None:
         self._client = client
         self._patience = patience
-        self._at_most = math.inf
         self._make_job = make_job
         self._worker = worker
         self._due_in = client._statements.fill(DUE_IN)
@@ -65,23 +64,22 @@ class Exchange:
         self,
         settlements: Sequence[Settlement],
         asks: Sequence[Ask],
-        at_most: float | None = None,
+        at_most: float = math.inf,
     ) -> None:
         """Settle, then ask; wait at most so many seconds for each answer.
 
         Acks and claims share one transaction and one commit. The other verbs, rarer, have
         their own: a transaction that locks rows by two statements could deadlock with a renewal.
         """
-        self._at_most = math.inf if at_most is None else at_most
         for one in settlements:
             if one.job._course.ended:
                 one.answer = "acked"
         left = [one for one in settlements if one.answer is None]
         for verb in ("retry", "dead_letter", "release"):
-            self._settle(verb, [one for one in left if one.verb == verb])
+            self._settle(verb, [one for one in left if one.verb == verb], at_most)
         acks = [one for one in left if one.verb == "ack"]
         if acks or asks:
-            self._ack_and_claim(acks, asks)
+            self._ack_and_claim(acks, asks, at_most)
 
     def check(self, queues: Iterable[str]) -> None:
         """VersionMismatch or QueueNotFound if the schema or the queues are not there."""
@@ -91,24 +89,26 @@ class Exchange:
                 self._client.next_run_at(name, conn=conn)
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _connection(self, at_most: float = math.inf) -> Iterator[Connection]:
         with (
             translated(),
             self._client._borrow() as conn,
-            self._patience.with_(conn, self._at_most),
+            self._patience.with_(conn, at_most),
         ):
             yield conn
 
-    def _settle(self, verb: Verb, group: Sequence[Settlement]) -> None:
+    def _settle(self, verb: Verb, group: Sequence[Settlement], at_most: float) -> None:
         if not group:
             return
-        with self._connection() as conn:
+        with self._connection(at_most) as conn:
             rows = self._send(conn, verb, group).fetchall()
         _answer(group, rows)
 
-    def _ack_and_claim(self, acks: Sequence[Settlement], asks: Sequence[Ask]) -> None:
+    def _ack_and_claim(
+        self, acks: Sequence[Settlement], asks: Sequence[Ask], at_most: float
+    ) -> None:
         cursors: list[psycopg.Cursor[Row]] = []
-        with self._connection() as conn:
+        with self._connection(at_most) as conn:
             with _one_trip(conn):
                 if acks:
                     cursors.append(self._send(conn, "ack", acks))

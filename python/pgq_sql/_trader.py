@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from typing import Protocol
@@ -84,7 +85,7 @@ class Trader:
         return True
 
     def _trade(
-        self, settlements: Sequence[Settlement], asks: Sequence[Ask], patience: float | None = None
+        self, settlements: Sequence[Settlement], asks: Sequence[Ask], patience: float = math.inf
     ) -> None:
         sent_at = time.monotonic()
         error = self._try(settlements, asks, patience)
@@ -117,7 +118,7 @@ class Trader:
             self._one_by_one(settlements, asks, patience)
 
     def _one_by_one(
-        self, settlements: Sequence[Settlement], asks: Sequence[Ask], patience: float | None
+        self, settlements: Sequence[Settlement], asks: Sequence[Ask], patience: float
     ) -> None:
         """One of them is at fault: the others must not suffer for it."""
         if settlements and asks:
@@ -132,7 +133,7 @@ class Trader:
             self._trade([], [ask])
 
     def _try(
-        self, settlements: Sequence[Settlement], asks: Sequence[Ask], patience: float | None
+        self, settlements: Sequence[Settlement], asks: Sequence[Ask], patience: float
     ) -> Exception | None:
         try:
             self._exchange.run(settlements, asks, patience)
