@@ -79,10 +79,10 @@ def prelude(migration: MigrationContext) -> None:
         for statement in _install.prelude(schema):
             execute(migration, statement)
     except DBAPIError as error:
-        raise CommandError(_install.one_line(error.orig or error)) from error
+        raise CommandError(_install.with_hint(error.orig or error)) from error
 
 
 try:
     offline() if context.is_offline_mode() else online()
 except PgqError as error:
-    raise CommandError(_install.one_line(error)) from error
+    raise CommandError(_install.with_hint(error)) from error

@@ -41,7 +41,7 @@ def explain(error: BaseException) -> str:
     """An error in one line: what happened, to what, and what to do."""
     diag = getattr(error, "diag", None)
     detail = getattr(error, "detail", None) or getattr(diag, "message_detail", None)
-    line = _install.one_line(error)
+    line = _install.with_hint(error)
     if not detail:
         return line
     message = (getattr(diag, "message_primary", None) or str(error)).partition("\n")[0].rstrip(".")
@@ -84,7 +84,7 @@ def read_dsn(dsn: str, hint: str = "") -> None:
         complete(dsn)
     except psycopg.ProgrammingError as error:
         raise _install.Unreachable(
-            f"not a connection string: {_install.one_line(error)}", hint=hint or where(dsn)
+            f"not a connection string: {_install.with_hint(error)}", hint=hint or where(dsn)
         ) from error
 
 
@@ -98,7 +98,7 @@ def opened(dsn: str, schema: str, capability: str) -> Iterator[Client]:
         except psycopg.OperationalError as error:
             if error.sqlstate is not None:
                 raise
-            raise _install.Unreachable(_install.one_line(error), hint=where(dsn)) from error
+            raise _install.Unreachable(_install.with_hint(error), hint=where(dsn)) from error
         yield client
 
 

@@ -83,7 +83,7 @@ def _notifications(client: Client) -> Iterator[Finding]:
     except psycopg.Error as error:
         if lost(error):
             raise
-        detail = f"LISTEN is refused: {_install.one_line(error)}"
+        detail = f"LISTEN is refused: {_install.with_hint(error)}"
     yield Finding(
         "warning",
         "no notifications",

@@ -94,16 +94,17 @@ class Dispatcher:
         if timeout is not None:
             self._leases.limit(unit, time.monotonic() + timeout.total_seconds())
 
-    def finished(self, unit: Unit, settlements: Sequence[Settlement]) -> None:
-        """A handler has ended."""
+    def finished(self, units: Sequence[Unit], settlements: Sequence[Settlement]) -> None:
+        """Handlers have ended."""
         for settlement in settlements:
             if settlement.result is not None and not self._exchange.storable(settlement.result):
                 # The work is done, and that is what counts.
                 note(logging.WARNING, settlement.job, ": its result is no JSON and not kept")
                 settlement.result = None
         with self._changed:
-            self._sources[unit[0].queue].running -= 1
-            self._pace.ended += 1
+            for unit in units:
+                self._sources[unit[0].queue].running -= 1
+            self._pace.ended += len(units)
             if self._overrun:
                 late = {one.job.key for one in settlements} & self._overrun
                 settlements = [one for one in settlements if one.job.key not in late]
@@ -210,7 +211,7 @@ class Dispatcher:
         """Settle what runs, for as long as is allowed."""
         self._draining = True
         for unit in self._runner.take_back():
-            self.finished(unit, [Settlement(job, "release") for job in unit])
+            self.finished([unit], [Settlement(job, "release") for job in unit])
         ends = time.monotonic() + self._drain_timeout
         while self._alive and not self._now and time.monotonic() < ends:
             self._sleep(ends)
@@ -228,7 +229,7 @@ class Dispatcher:
         """
         settlements = self._take_finished()
         for unit in self._runner.take_back():
-            self.finished(unit, [Settlement(job, "release") for job in unit])
+            self.finished([unit], [Settlement(job, "release") for job in unit])
         settlements += self._take_finished()
         for unit in {id(unit): unit for unit in self._held.values()}.values():
             for job in unit:

@@ -182,16 +182,16 @@ def connect(dsn: str | None = None) -> psycopg.Connection[tuple[Any, ...]]:
     try:
         given = conninfo_to_dict(text)
     except psycopg.ProgrammingError as error:
-        raise Unreachable(f"not a connection string: {one_line(error)}", hint=WHERE) from error
+        raise Unreachable(f"not a connection string: {with_hint(error)}", hint=WHERE) from error
     if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
         text = make_conninfo(text, connect_timeout=CONNECT_TIMEOUT)
     try:
         return psycopg.connect(text)
     except psycopg.OperationalError as error:
-        raise Unreachable(one_line(error), hint=WHERE) from error
+        raise Unreachable(with_hint(error), hint=WHERE) from error
 
 
-def one_line(error: BaseException) -> str:
+def with_hint(error: BaseException) -> str:
     """An error of ours, of the server's or of libpq's in one line, with what to do about it."""
     diag = getattr(error, "diag", None)  # psycopg's and psycopg2's
     message = getattr(diag, "message_primary", None) or str(error).partition("\n")[0]

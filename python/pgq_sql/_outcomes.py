@@ -34,7 +34,8 @@ def outcome(settlement: Settlement) -> str:
         # Released when the worker stopped, perhaps, but its ack was committed before.
         return "acked"
     if settlement.sent and answer in ANSWERS_IF_DONE[verb]:
-        return ANSWERS[verb]
+        last = verb == "retry" and settlement.job.attempt >= settlement.job.max_attempts
+        return ANSWERS["dead_letter" if last else verb]
     return "lost" if answer is None or answer == "gone" else answer
 
 

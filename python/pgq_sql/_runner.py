@@ -18,8 +18,8 @@ class WorkerSide(Protocol):
     def begins(self, unit: Unit) -> None:
         """The handler is about to be called: its time runs."""
 
-    def finished(self, unit: Unit, settlements: Sequence[Settlement]) -> None:
-        """The handler has ended: how each of its jobs is to end."""
+    def finished(self, units: Sequence[Unit], settlements: Sequence[Settlement]) -> None:
+        """Handlers have ended: how each of their jobs is to end."""
 
 
 class Runner(Protocol):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,6 +102,8 @@ class HandlerTasks:
         self._waiting: deque[Unit] = deque()
         self._running: dict[tuple[int, int], asyncio.Task[list[Settlement]]] = {}
         self._cancelled: set[tuple[int, int]] = set()
+        self._over: list[Unit] = []
+        self._ends: list[Settlement] = []
 
     def start(self, worker: WorkerSide) -> Self:
         """Answer to this worker from now on."""
@@ -145,17 +148,32 @@ class HandlerTasks:
                 unit = self._waiting.popleft()
             except IndexError:  # taken back
                 return
-            task = self._loop.create_task(self._settlements(unit))
+            task = self._task(self._settlements(unit))
             self._running[unit[0].key] = task
             task.add_done_callback(partial(self._ended, unit))
+
+    def _task(self, work: Coroutine[Any, Any, list[Settlement]]) -> asyncio.Task[list[Settlement]]:
+        if sys.version_info >= (3, 12) and self._loop.get_task_factory() is None:
+            # Begun at once: a handler that waits for nothing then costs no turn of the loop.
+            return asyncio.Task(work, loop=self._loop, eager_start=True)
+        return self._loop.create_task(work)
 
     def _ended(self, unit: Unit, task: asyncio.Task[list[Settlement]]) -> None:
         key = unit[0].key
         del self._running[key]
         self._cancelled.discard(key)
-        self._begin()
+        if not self._over:
+            # Once for all that end in this turn of the loop: each time costs more than a handler.
+            self._loop.call_soon(self._tell)
+        self._over.append(unit)
         # Cancelled before it began: then nothing of it has run.
-        self._worker.finished(unit, _released(unit) if task.cancelled() else task.result())
+        self._ends += _released(unit) if task.cancelled() else task.result()
+        self._begin()
+
+    def _tell(self) -> None:
+        over, ends = self._over, self._ends
+        self._over, self._ends = [], []
+        self._worker.finished(over, ends)
 
     def _cancel(self, key: tuple[int, int]) -> None:
         if task := self._running.get(key):

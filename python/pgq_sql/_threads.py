@@ -57,7 +57,7 @@ class HandlerThreads:
 
     def _run(self) -> None:
         while (unit := self._waiting.get()) is not None:
-            self._worker.finished(unit, self._settlements(unit))
+            self._worker.finished([unit], self._settlements(unit))
 
     def _settlements(self, unit: Unit) -> list[Settlement]:
         if any(job.lost.is_set() for job in unit):

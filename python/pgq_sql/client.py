@@ -16,8 +16,9 @@ class Client(_sync.Producing, _sync.Consuming, _sync.Controlling, _sync.Looking)
     Connection or Cursor, a SQLAlchemy Connection or Session on any driver, Django's connection or
     psycopg2's. Such a call never commits. An option that is None takes the queue's default.
 
-    JSON comes back as it went in, or is refused: no NaN, NUL, lone surrogates, tuples, keys that
-    are no strings. `dumps` and `loads` replace that, with a faster encoder or one for more types.
+    JSON comes back as it went in, numbers as jsonb keeps them (1e23 becomes an int), or is refused:
+    no NaN, NUL, lone surrogates, tuples, keys that are no strings. `dumps` and `loads` replace
+    that, with a faster encoder or one for more types.
 
     Refusals raise subclasses of `PgqError`; faults of the database stay psycopg's exceptions, or
     those of the library that `conn=` is from.

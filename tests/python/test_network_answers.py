@@ -86,6 +86,21 @@ class TestEnds:
 
     @both
     @either_way
+    def test_last_retry(
+        self, client: Client, conn: Connection, proxy: Proxy, kind: str, *, carried_out: bool
+    ) -> None:
+        """After it the job is dead, and counted as such."""
+        client.enqueue("q", max_attempts=1)
+        trap = proxy.trap("retry_many", carried_out=carried_out)
+        with at_work(kind, proxy.dsn, Work(act=first_run(ValueError("no")))) as worker:
+            trap.wait()
+            worker.wait(dead=1)
+        report = worker.report
+        assert (report.claimed, report.retried, report.lost) == (1, 0, 0)
+        assert conn.execute("select reason from pgq_sql.dead_jobs").fetchall() == [("max attempts exceeded",)]
+
+    @both
+    @either_way
     def test_dead_letter(
         self, client: Client, conn: Connection, proxy: Proxy, kind: str, *, carried_out: bool
     ) -> None:
