@@ -81,6 +81,8 @@ def ended(consumer: AnyConsumer, jobs: Sequence[HeldJob], answer: object) -> lis
 
 
 def _one(consumer: AnyConsumer, job: HeldJob, answer: object) -> Settlement:
+    if answer is None:
+        return _acked(job, None)
     if isinstance(answer, BaseException):
         return _judged(consumer, job, answer)
     if isinstance(answer, type) or inspect.isgenerator(answer) or inspect.isawaitable(answer):
