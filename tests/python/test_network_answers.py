@@ -97,7 +97,9 @@ class TestEnds:
             worker.wait(dead=1)
         report = worker.report
         assert (report.claimed, report.retried, report.lost) == (1, 0, 0)
-        assert conn.execute("select reason from pgq_sql.dead_jobs").fetchall() == [("max attempts exceeded",)]
+        assert conn.execute("select reason from pgq_sql.dead_jobs").fetchall() == [
+            ("max attempts exceeded",)
+        ]
 
     @both
     @either_way
