@@ -280,9 +280,15 @@ class Proxy:
         """Refuse new connections."""
 
         async def close() -> None:
-            if self._listening is not None:
-                self._listening.close()
-                self._listening = None
+            if self._listening is None:
+                return
+            # A server that is closed between the accepting of a connection and its first step
+            # leaves it open, with nobody to close it: asyncio before Python 3.12.
+            for listening in self._listening.sockets:
+                self._loop.remove_reader(listening.fileno())
+            await asyncio.sleep(0)
+            self._listening.close()
+            self._listening = None
 
         self._do(close())
 
