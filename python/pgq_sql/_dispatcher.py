@@ -9,9 +9,9 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from threading import TIMEOUT_MAX
 from typing import Any
 
+from ._bell import Bell
 from ._conninfo import Connection
 from ._consumers import AnyConsumer, BatchConsumer
 from ._exchange import Ask, Exchange
@@ -55,8 +55,9 @@ class Dispatcher:
         self._concurrency = concurrency
         self._prefetch = prefetch
         self._drain_timeout = drain_timeout
-        # Guards what other threads touch. Reentrant, because signal handlers call stop().
-        self._changed = threading.Condition(threading.RLock())
+        # Guards what other threads touch.
+        self._lock = threading.RLock()
+        self._bell = Bell()
         self._stopping = self._now = self._draining = False
         self._finished: deque[Settlement] = deque()
         self._held: dict[tuple[int, int], Unit] = {}
@@ -68,7 +69,7 @@ class Dispatcher:
         }
         self._pace = Pace()
         self._watch = watch
-        outage = Outage(log)
+        outage = Outage(log, watch)
         self._exchange = Exchange(client, worker, make_job, patience)
         self._runner = start_runner(self)
         self._leases = Leases(client, outage, self, watch, patience)
@@ -80,13 +81,12 @@ class Dispatcher:
     # Called from other threads
 
     def stop(self, now: bool) -> None:
-        """Let `run` end; `now` without waiting for the handlers."""
-        with self._changed:
-            self._stopping = True
-            self._now = self._now or now
-            self._changed.notify_all()
+        """Let `run` end; `now` without waiting for the handlers. Signal handlers call this."""
+        self._stopping = True
         if now:
+            self._now = True
             self._watch.hurry()
+        self._bell.ring()
 
     def begins(self, unit: Unit) -> None:
         """A handler is about to be called."""
@@ -101,7 +101,7 @@ class Dispatcher:
                 # The work is done, and that is what counts.
                 note(logging.WARNING, settlement.job, ": its result is no JSON and not kept")
                 settlement.result = None
-        with self._changed:
+        with self._lock:
             for unit in units:
                 self._sources[unit[0].queue].running -= 1
             self._pace.ended += len(units)
@@ -113,7 +113,7 @@ class Dispatcher:
 
     def overran(self, job: HeldJob) -> None:
         """A handler's time is over: end its job without it."""
-        with self._changed:
+        with self._lock:
             if job.key not in self._held or any(one.job is job for one in self._finished):
                 return
             # First, because what is finished is held no more.
@@ -126,7 +126,7 @@ class Dispatcher:
 
     def lost(self, job: HeldJob) -> None:
         """A lease was lost while its handler ran."""
-        with self._changed:
+        with self._lock:
             self._counts["lost"] += 1
         note(logging.WARNING, job, ": the lease was lost while it ran")
         self.in_vain(job)
@@ -139,17 +139,17 @@ class Dispatcher:
             self._runner.cancel(unit)
 
     def _finish(self, settlements: Sequence[Settlement]) -> None:
-        with self._changed:
+        with self._lock:
             told = bool(self._finished)  # and the loop takes all it finds
             self._finished.extend(settlements)
             if not told:
-                self._changed.notify()
+                self._bell.ring()
 
     def _wake(self, queues: Collection[str]) -> None:
-        with self._changed:
+        with self._lock:
             for name in queues:
                 self._sources[name].wake()
-            self._changed.notify()
+        self._bell.ring()
 
     # The loop
 
@@ -194,7 +194,7 @@ class Dispatcher:
             last = until_idle and not self._running
             if until_idle and settlements:
                 # Their handlers may have made jobs, for any queue.
-                with self._changed:
+                with self._lock:
                     for source in self._sources.values():
                         source.look_again()
             asks = self._plan(last, bool(settlements))
@@ -257,12 +257,12 @@ class Dispatcher:
 
     def _sleep(self, until: float = math.inf) -> None:
         """Until something is to be done, or that time."""
-        with self._changed:
-            while not self._now and (self._draining or not self._stopping):
+        while not self._now and (self._draining or not self._stopping):
+            with self._lock:
                 pause = min(self._next_act(), until) - time.monotonic()
-                if pause <= 0:
-                    return
-                self._changed.wait(None if pause == math.inf else min(pause, TIMEOUT_MAX))
+            if pause <= 0:
+                return
+            self._bell.wait(pause)
 
     def _next_act(self) -> float:
         if self._trader.resume_at > time.monotonic():
@@ -285,7 +285,7 @@ class Dispatcher:
         return sum(source.running for source in self._sources.values())
 
     def _take_finished(self) -> list[Settlement]:
-        with self._changed:
+        with self._lock:
             finished = list(self._finished)
             self._finished.clear()
             for settlement in finished:
@@ -304,7 +304,7 @@ class Dispatcher:
         now, free = time.monotonic(), self._free
         if free <= 0:
             return []
-        with self._changed:
+        with self._lock:
             due = [
                 source
                 for source in self._sources.values()
@@ -333,14 +333,14 @@ class Dispatcher:
     def given_up(self, settlement: Settlement) -> None:
         """It cannot be carried out, and is left to its lease."""
         self._leases.drop([settlement.job])
-        with self._changed:
+        with self._lock:
             self._counts["lost"] += 1
 
     def claimed(self, ask: Ask, sent_at: float) -> None:
         """Jobs have come, or none."""
         if ask.source.told:
             log.info("queue %s: can be claimed from", ask.source.name)
-        with self._changed:
+        with self._lock:
             ask.source.found(ask.n, len(ask.jobs), ask.due, ask.due_in)
             self._counts["claimed"] += len(ask.jobs)
         if not ask.jobs:
@@ -354,7 +354,7 @@ class Dispatcher:
             self._finish(spoilt)
         make = self._make_batch if isinstance(consumer, BatchConsumer) else tuple
         units = [make(jobs[at : at + consumer.size]) for at in range(0, len(jobs), consumer.size)]
-        with self._changed:
+        with self._lock:
             self._held.update((job.key, unit) for unit in units for job in unit)
             ask.source.running += len(units)
         if consumer.timeout is None:
@@ -376,7 +376,7 @@ class Dispatcher:
         ended = [one for one in settlements if one.answer is not None]
         self._leases.drop(one.job for one in ended)
         outcomes = Counter(map(outcome, ended))
-        with self._changed:
+        with self._lock:
             self._counts.update(outcomes)
         if outcomes.keys() - {"acked", "released"} or any(one.error for one in ended):
             for settlement in ended:

@@ -9,7 +9,7 @@ import time
 
 import psycopg
 
-from ._watch import Abandoned
+from ._watch import Watch
 from .errors import PgqError
 
 UNREACHABLE = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -32,17 +32,21 @@ def one_line(error: BaseException) -> str:
 
 
 class Outage:
-    """What the parts of one worker know together: one warning at the start, one word at the end."""
+    """What the parts of one worker know together: one warning at the start, one word at the end.
 
-    def __init__(self, log: logging.Logger) -> None:
+    When its watch is hurried, connections are cut by the worker itself, which is no outage.
+    """
+
+    def __init__(self, log: logging.Logger, watch: Watch | None = None) -> None:
         self._log = log
+        self._watch = watch
         self._lock = threading.Lock()
         self._failures: dict[str, int] = {}
         self._since = 0.0
 
     def failed(self, part: str, error: BaseException) -> float:
         """Another failure; the answer is how many seconds to wait before the next try."""
-        if isinstance(error, Abandoned):
+        if self._watch is not None and self._watch.hurried:
             return FIRST_PAUSE
         with self._lock:
             if not self._failures:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import psycopg
 
+from ._bell import Bell
 from ._conninfo import AnyConnection
 from ._line import Line
 
@@ -21,52 +22,50 @@ class Unanswered(psycopg.OperationalError):
     """The database has not answered for too long; the connection was given up."""
 
 
-class Abandoned(Unanswered):
-    """The worker ends, and waits for no answer any more."""
-
-
 class Watch:
     """A thread that calls each `act(now)` when its time has come; the answer is the next time."""
 
     def __init__(self) -> None:
         self._acts: list[Callable[[float], float]] = []
         self._wakes_at = math.inf
-        self.hurried = self._closed = False
-        # Reentrant, because signal handlers hurry it.
-        self._changed = threading.Condition(threading.RLock())
+        self.hurried = self._hurry = self._closed = False
+        self._lock = threading.Lock()
+        self._bell = Bell()
         self._thread = threading.Thread(target=self._run, name="pgq-watch", daemon=True)
         self._thread.start()
 
     def add(self, act: Callable[[float], float]) -> None:
         """Call this from now on; it must not wait for anything."""
-        with self._changed:
+        with self._lock:
             self._acts.append(act)
 
     def by(self, when: float) -> None:
         """There is something to do at this time, on the monotonic clock."""
         if when < self._wakes_at:
-            with self._changed:
+            with self._lock:
                 self._wakes_at = min(self._wakes_at, when)
-                self._changed.notify()
+            self._bell.ring()
 
     def hurry(self) -> None:
         """Whoever waits for the database is to wait no longer."""
-        self.hurried = True
-        self.by(-math.inf)
+        # Without the lock, which a signal handler may find held by what it interrupts.
+        self.hurried = self._hurry = True
+        self._bell.ring()
 
     def close(self, patience: float) -> None:
         """Act once more, for those who still wait for the database, and then no more."""
-        with self._changed:
-            self.hurried = self._closed = True
-            self._changed.notify()
+        self.hurried = self._closed = True
+        self._bell.ring()
         self._thread.join(patience)
 
     def _run(self) -> None:
         while True:
-            with self._changed:
-                while not self._closed and (left := self._wakes_at - time.monotonic()) > 0:
-                    self._changed.wait(None if left == math.inf else left)
-                last = self._closed
+            while (left := self._wakes_at - time.monotonic()) > 0:
+                if self._closed or self._hurry:
+                    break
+                self._bell.wait(left)
+            with self._lock:
+                last, self._hurry = self._closed, False
                 # Before the acts look, so that what comes while they do is not missed.
                 self._wakes_at = math.inf
             now = time.monotonic()
@@ -127,7 +126,7 @@ class Patience:
                 yield call
             except psycopg.OperationalError as error:
                 if line.is_cut and self._watch.hurried:
-                    raise Abandoned("the worker ends") from error
+                    raise Unanswered("the worker ends") from error
                 if line.is_cut:
                     raise Unanswered(f"no answer within {seconds:g} s") from error
                 raise

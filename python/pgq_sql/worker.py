@@ -106,7 +106,8 @@ class _Worker:
         """Let `run` end: claim no more, finish what runs, release the rest. `now`: at once."""
         with self._lock:
             self._stopping = True
-            self._now = self._now or now
+            if now:
+                self._now = True
             dispatcher = self._dispatcher
         # Not under the lock: a signal handler may come between whoever holds the dispatcher's.
         if dispatcher is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -11,11 +12,14 @@ import psycopg
 import pytest
 
 from conftest import Connect
+from pgq_sql._bell import Bell
 from pgq_sql._line import Line
 from pgq_sql._watch import Patience, Unanswered, Watch
 from servers import Connection, wait_until
 from test_concurrency import scalar
 from working import PATIENCE
+
+LOCKS = "select count(*) from pg_locks where relation = 't'::regclass and pid <> pg_backend_pid()"
 
 
 @pytest.fixture
@@ -121,4 +125,22 @@ class TestLine:
         assert scalar(conn, "select count(*) from t") == 0
 
 
-LOCKS = "select count(*) from pg_locks where relation = 't'::regclass and pid <> pg_backend_pid()"
+class TestBell:
+    def test_a_ring_stays_until_it_is_heard(self) -> None:
+        bell = Bell()
+        bell.ring()
+        bell.ring()
+        bell.wait()
+        began = time.monotonic()
+        bell.wait(0.05)
+        assert time.monotonic() - began >= 0.05
+
+    def test_a_signal_handler_rings_while_its_thread_waits(self) -> None:
+        bell = Bell()
+        before = signal.signal(signal.SIGALRM, lambda *_: bell.ring())
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            bell.wait(PATIENCE)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        assert bell._rings.empty()

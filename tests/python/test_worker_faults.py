@@ -14,7 +14,10 @@ import pytest
 
 from pgq_sql import Client, Report, RunningJob, Worker, _looks
 from pgq_sql._dispatcher import Dispatcher
+from pgq_sql._log import log
+from pgq_sql._outage import LONGEST_PAUSE, Outage
 from pgq_sql._sync.connections import OwnConnections
+from pgq_sql._watch import Patience, Watch
 from servers import Connection, wait_until
 from working import PATIENCE, Gate, Record, kill, listening, messages, running, states, steal
 
@@ -257,8 +260,6 @@ class TestSessions:
 
 
 def test_outage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    from pgq_sql._outage import LONGEST_PAUSE, Outage
-
     caplog.set_level(logging.INFO)
     outage = Outage(logging.getLogger("pgq_sql.worker"))
     error = psycopg.OperationalError("no\nbody")
@@ -276,3 +277,21 @@ def test_outage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     began = time.monotonic()
     assert outage.failed("worker", error) < 0.2
     assert time.monotonic() - began < 1
+
+
+def test_what_the_worker_cuts_itself_is_no_outage(
+    conn: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also not where the cut came after an answer, so that only the next use finds it closed."""
+    watch = Watch()
+    patience, outage = Patience(watch, 60), Outage(log, watch)
+    with patience.with_(conn):
+        conn.execute("select 1")
+        watch.hurry()
+        wait_until(lambda: all(call.line.is_cut for call in patience._calls))
+    watch.close(PATIENCE)
+    with pytest.raises(psycopg.OperationalError) as raised, patience.with_(conn):
+        pass
+    assert outage.failed("listener", raised.value) < 1
+    outage.over("listener")
+    assert not caplog.records

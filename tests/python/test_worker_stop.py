@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -206,6 +207,33 @@ def test_second_signal(client: Client, database: str, conn: Connection) -> None:
         process.hears("stopping True")
         assert process.process.wait(PATIENCE) == 0
         assert process.end() == (0, str(Report(claimed=1, left=1)))
+    assert states(conn) == [("running", 1)]
+
+
+def test_signal_just_before_the_sleep(
+    client: Client, conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop has looked, and is about to wait: it must not wait for another word."""
+    client.enqueue("q")
+    gate = Gate()
+    look = Dispatcher._next_act
+    told: list[bool] = []
+
+    def interrupted(self: Dispatcher) -> float:
+        answer = look(self)
+        if gate.jobs and self._draining not in told:
+            told.append(self._draining)
+            signal.raise_signal(signal.SIGTERM)
+        return answer
+
+    monkeypatch.setattr(Dispatcher, "_next_act", interrupted)
+    began = time.monotonic()
+    report = Worker(client, {"q": gate}, concurrency=1).run(signals=True)
+    took = time.monotonic() - began
+    gate.open.set()
+    assert told == [False, True]
+    assert report == Report(claimed=1, left=1)
+    assert took < PATIENCE
     assert states(conn) == [("running", 1)]
 
 

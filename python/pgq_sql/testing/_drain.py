@@ -188,7 +188,7 @@ class _Bench:
         make_job = partial(job_kind, _hand=Hand(transactions, patience))
         self._exchange = Exchange(self._client, worker.worker, make_job, patience)
         # A handler may stop at a breakpoint for longer than its lease.
-        self._leases = Leases(self._client, Outage(log), self, self._watch, patience)
+        self._leases = Leases(self._client, Outage(log, self._watch), self, self._watch, patience)
 
     def claim(self) -> HeldJob | None:
         """The next job to run; None: it is enough."""
