@@ -28,6 +28,7 @@ class Watch:
     def __init__(self) -> None:
         self._acts: list[Callable[[float], float]] = []
         self._wakes_at = math.inf
+        # hurried: for good; _hurry: until the thread has acted on it.
         self.hurried = self._hurry = self._closed = False
         self._lock = threading.Lock()
         self._bell = Bell()
